@@ -1,0 +1,45 @@
+"""The exceptions of visvm, one tree.
+
+::
+
+    VisvmError
+    ├── InputError (ValueError)             the data or a parameter is not what it must be
+    ├── IncompatibleModelError (ValueError) two models cannot be merged
+    ├── NeverLearnedError (ValueError)      samples to forget were not learned
+    └── MemoryLimitError (MemoryError)      the work would need more memory than allowed
+
+Every message is one line: what must be how, what was given, what to do. Whatever raises one of these has changed
+nothing. Using a model before it has learned anything raises scikit-learn's own ``NotFittedError``.
+
+Two warnings tell of a number that was adjusted so that the work could go on:
+``IllConditionedWarning`` (λ raised to what float64 can resolve) and ``LearningRateWarning`` (mixer training restarted
+with smaller steps).
+"""
+
+
+class VisvmError(Exception):
+    """Anything a user of visvm can put right."""
+
+
+class InputError(VisvmError, ValueError):
+    """The data or a parameter is not what it must be."""
+
+
+class IncompatibleModelError(VisvmError, ValueError):
+    """Two models do not share the kernel map or the mixer, so their sums cannot be added."""
+
+
+class NeverLearnedError(VisvmError, ValueError):
+    """Samples that were to be forgotten are not among those that were learned."""
+
+
+class MemoryLimitError(VisvmError, MemoryError):
+    """The work would need more memory than allowed; it was not started."""
+
+
+class IllConditionedWarning(UserWarning):
+    """λ is smaller than rounding in float64 lets the sums resolve; a larger one was used."""
+
+
+class LearningRateWarning(UserWarning):
+    """Training the mixer diverged and was restarted with smaller steps."""

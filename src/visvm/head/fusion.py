@@ -1,0 +1,281 @@
+"""Layer features → fused features: a small residual network, trained once.
+
+Legend (the paper's eq. 3-6)::
+
+    m = concat of h_l over the tapped layers          (n, sum of their dims)
+    a = GELU(m V' + b_V)                               (n, hidden)
+    r = a U' + b_U                                     (n, layer_dim)   the residual, zero before training
+    u = h_L + r                                        (n, layer_dim)   the fused feature
+    loss = mean over samples of  cross-entropy(u W' + b_W, y) + identity_weight * |r|^2
+
+V, U and the auxiliary classifier W learn by plain SGD on the base session; W is then thrown away and the mixer never
+changes again.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf, log_softmax
+
+from visvm.errors import InputError, LearningRateWarning
+
+Array = NDArray[np.float64]
+
+_MOST_RESTARTS = 12
+
+
+class MixerWeights(NamedTuple):
+    """The two linear layers of the mixer and, while it is trained, the auxiliary classifier."""
+
+    v: Array  # (hidden, width of m)
+    v_bias: Array  # (hidden,)
+    u: Array  # (layer_dim, hidden)
+    u_bias: Array  # (layer_dim,)
+    auxiliary: Array  # (n_classes, layer_dim)
+    auxiliary_bias: Array  # (n_classes,)
+
+
+class ResidualMixer:
+    """u(x) = h_L(x) + M(m(x)), eq. 4 and 5.
+
+    Parameters
+    ----------
+    layer_dims : sequence of int
+        Widths of the layers that stand side by side in X.
+    layers : sequence of int
+        The tapped layers, 1-based positions in `layer_dims`.
+    weights : MixerWeights
+
+    Examples
+    --------
+    >>> mixer = untrained_mixer((2, 3), (1, 2), hidden=4, n_classes=2, generator=np.random.default_rng(0))
+    >>> X = np.arange(10.0).reshape(2, 5)
+    >>> mixer.fuse(X).tolist() == X[:, 2:].tolist()     # before training: the final layer, unchanged
+    True
+    """
+
+    def __init__(self, layer_dims: Sequence[int], layers: Sequence[int], weights: MixerWeights) -> None:
+        self.layer_dims = tuple(layer_dims)
+        self.layers = tuple(layers)
+        self.weights = weights
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the residual is zero for every input."""
+        return not (self.weights.u.any() or self.weights.u_bias.any())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what `fuse` computes with."""
+        sha = hashlib.sha256(f"visvm mixer 1 {self.layer_dims} {self.layers}\n".encode())
+        for array in self.weights[:4]:
+            sha.update(np.ascontiguousarray(array, dtype="<f8").data)
+        return sha.hexdigest()
+
+    def fuse(self, layer_features: Array) -> Array:
+        """Fuse the layers of every sample.
+
+        Parameters
+        ----------
+        layer_features : array of shape (n, sum(layer_dims))
+
+        Returns
+        -------
+        array of shape (n, layer_dims[-1])
+        """
+        final = final_layer(layer_features, self.layer_dims)
+        if self.is_identity:
+            return final
+        tapped = tapped_layers(layer_features, self.layer_dims, self.layers)
+        return final + _residual(self.weights, tapped)[-1]
+
+
+def final_layer(layer_features: Array, layer_dims: Sequence[int]) -> Array:
+    """h_L, shape (n, layer_dims[-1]), in float64."""
+    return np.asarray(layer_features[:, -layer_dims[-1] :], dtype=np.float64)
+
+
+def tapped_layers(layer_features: Array, layer_dims: Sequence[int], layers: Sequence[int]) -> Array:
+    """m, the tapped layers side by side in the order of `layers`, in float64."""
+    ends = np.cumsum(layer_dims)
+    parts = [layer_features[:, ends[i - 1] - layer_dims[i - 1] : ends[i - 1]] for i in layers]
+    return np.concatenate(parts, axis=1, dtype=np.float64)
+
+
+def untrained_mixer(
+    layer_dims: Sequence[int], layers: Sequence[int], *, hidden: int, n_classes: int, generator: np.random.Generator
+) -> ResidualMixer:
+    """A mixer that is the identity: U and b_U are zero, the rest uniform in ±1/sqrt(inputs), as torch's Linear starts."""
+    width, out = sum(layer_dims[i - 1] for i in layers), layer_dims[-1]
+
+    def uniform(inputs: int, *shape: int) -> Array:
+        return np.asarray(generator.uniform(-1.0, 1.0, shape) / np.sqrt(inputs))
+
+    weights = MixerWeights(
+        v=uniform(width, hidden, width),
+        v_bias=uniform(width, hidden),
+        u=np.zeros((out, hidden)),
+        u_bias=np.zeros(out),
+        auxiliary=uniform(out, n_classes, out),
+        auxiliary_bias=uniform(out, n_classes),
+    )
+    return ResidualMixer(layer_dims, layers, weights)
+
+
+def _residual(weights: MixerWeights, tapped: Array) -> tuple[Array, Array, Array]:
+    """z = m V' + b_V, its normal distribution function, and the residual r (eq. 4, exact GELU)."""
+    z = tapped @ weights.v.T + weights.v_bias
+    below = 0.5 * (1.0 + erf(z / np.sqrt(2.0)))
+    return z, below, (z * below) @ weights.u.T + weights.u_bias
+
+
+def adaptation_loss(
+    weights: MixerWeights,
+    tapped: Array,
+    final: Array,
+    targets: NDArray[np.intp],
+    sample_weight: Array,
+    identity_weight: float,
+) -> tuple[float, MixerWeights]:
+    """Eq. 6 and its gradient.
+
+    Parameters
+    ----------
+    weights : MixerWeights
+    tapped : array of shape (n, width of m)
+    final : array of shape (n, layer_dim)
+    targets : int array of shape (n,)
+        Class indices.
+    sample_weight : array of shape (n,)
+        Weight of each sample's term; ones give the plain mean.
+    identity_weight : float
+        λ_adapt.
+
+    Returns
+    -------
+    loss : float
+    gradient : MixerWeights
+        Derivative of the loss by each array of `weights`.
+    """
+    rows = np.arange(len(targets))
+    share = (sample_weight / len(targets))[:, None]
+    z, below, residual = _residual(weights, tapped)
+    fused = final + residual
+    log_p = log_softmax(fused @ weights.auxiliary.T + weights.auxiliary_bias, axis=1)
+    per_sample = identity_weight * np.einsum("ij,ij->i", residual, residual) - log_p[rows, targets]
+    loss = float(share[:, 0] @ per_sample)
+
+    d_logits = np.exp(log_p)
+    d_logits[rows, targets] -= 1.0
+    d_logits *= share
+    d_fused = d_logits @ weights.auxiliary + 2.0 * identity_weight * share * residual
+    density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+    d_z = (d_fused @ weights.u) * (below + z * density)
+    gradient = MixerWeights(
+        v=d_z.T @ tapped,
+        v_bias=d_z.sum(axis=0),
+        u=d_fused.T @ (z * below),
+        u_bias=d_fused.sum(axis=0),
+        auxiliary=d_logits.T @ fused,
+        auxiliary_bias=d_logits.sum(axis=0),
+    )
+    return loss, gradient
+
+
+@dataclass(frozen=True)
+class MixerOptions:
+    """How the mixer is trained; the defaults are the paper's."""
+
+    hidden: int = 256
+    epochs: int = 5
+    learning_rate: float = 0.01
+    batch_size: int = 64
+    identity_weight: float = 0.01
+
+
+def train_mixer(
+    layer_features: Array,
+    targets: NDArray[np.intp],
+    sample_weight: Array,
+    *,
+    layer_dims: Sequence[int],
+    layers: Sequence[int],
+    options: MixerOptions,
+    seed: int,
+) -> ResidualMixer:
+    """Train the mixer on the base session by plain SGD.
+
+    With one class there is nothing to adapt to, and the mixer stays the identity. Where the steps are too long for the
+    scale of the features, so that the loss ends above where it began, training starts again with steps a quarter as
+    long, and a ``LearningRateWarning`` says so.
+
+    Parameters
+    ----------
+    layer_features : array of shape (n, sum(layer_dims))
+    targets : int array of shape (n,)
+        Class indices from 0.
+    sample_weight : array of shape (n,)
+    layer_dims, layers : sequence of int
+    options : MixerOptions
+    seed : int
+        Decides the initial weights and the order of the samples.
+    """
+    n_classes = int(targets.max()) + 1
+    start = untrained_mixer(
+        layer_dims, layers, hidden=options.hidden, n_classes=n_classes, generator=np.random.default_rng([seed, 0])
+    )
+    if n_classes == 1:
+        return start
+    data = (
+        tapped_layers(layer_features, layer_dims, layers),
+        final_layer(layer_features, layer_dims),
+        targets,
+        sample_weight / sample_weight.mean(),
+    )
+    first_loss, _ = adaptation_loss(start.weights, *data, options.identity_weight)
+    rate = options.learning_rate
+    for _ in range(_MOST_RESTARTS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = _descend(start.weights, data, options, rate, np.random.default_rng([seed, 1]))
+            loss, _ = adaptation_loss(weights, *data, options.identity_weight)
+        if loss <= first_loss:  # false for NaN
+            if rate != options.learning_rate:
+                warnings.warn(
+                    f"the mixer's learning_rate {options.learning_rate:g} made the loss grow; {rate:g} was used instead: "
+                    "scale the features down, or give a smaller learning_rate",
+                    LearningRateWarning,
+                    stacklevel=2,
+                )
+            return ResidualMixer(layer_dims, layers, weights)
+        rate /= 4.0
+    raise InputError(
+        f"the mixer must be able to lower its loss; even learning_rate {rate * 4.0:g} made it grow: scale the features down"
+    )
+
+
+def _descend(
+    start: MixerWeights,
+    data: tuple[Array, Array, NDArray[np.intp], Array],
+    options: MixerOptions,
+    rate: float,
+    generator: np.random.Generator,
+) -> MixerWeights:
+    """Run all epochs of SGD from `start`, which is left as it is."""
+    weights = MixerWeights(*(array.copy() for array in start))
+    n = len(data[0])
+    for _ in range(options.epochs):
+        order = generator.permutation(n)
+        for begin in range(0, n, options.batch_size):
+            batch = order[begin : begin + options.batch_size]
+            tapped, final, targets, share = data
+            _, gradient = adaptation_loss(
+                weights, tapped[batch], final[batch], targets[batch], share[batch], options.identity_weight
+            )
+            for array, step in zip(weights, gradient, strict=True):
+                array -= rate * step
+    return weights

@@ -1,0 +1,321 @@
+"""What the two estimators share: how a session is learned, merged and forgotten, and how scores are made.
+
+Each of these happens on a draft that takes the estimator's place only when all has gone well, so that an error leaves the
+estimator exactly as it was.
+"""
+
+import copy
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from visvm.errors import IncompatibleModelError, InputError
+from visvm.head import memory
+from visvm.head.checks import as_input_error, check_finite, check_labels, check_one_kind, is_count, is_positive, require, seed_of
+from visvm.head.kernel_map import KernelMap
+from visvm.head.products import product
+from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.head.solver import solve
+from visvm.head.statistics import Statistics
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Labels = NDArray[np.generic]
+
+
+class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
+    """What both estimators share: everything but how features are fused."""
+
+    n_components: int | None
+    ridge: float | str
+    svm_cost: float
+    random_state: Any
+    max_selection_samples: int | None
+    memory_limit: float | None
+
+    # Public methods
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from nothing: whatever was learned before is dropped.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            Labels, all strings or all integers.
+        sample_weight : array of shape (n,), optional
+            How often each sample counts.
+
+        Returns
+        -------
+        self
+        """
+        draft = copy.copy(self)
+        for name in [name for name in vars(draft) if name.endswith("_")]:
+            delattr(draft, name)
+        draft._learn(X, y, sample_weight, base=True)
+        return self._commit(draft)
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn one more session: any mix of old and new classes, none of which need be announced.
+
+        The first session is the base session, in which λ (and in ``VisClassifier`` the layers and the mixer) are settled.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            Labels, all strings or all integers, of the same kind in every session.
+        classes : array, optional
+            Not needed. Where it is given, every label of `y` must be among them.
+        sample_weight : array of shape (n,), optional
+            How often each sample counts.
+
+        Returns
+        -------
+        self
+        """
+        draft = copy.copy(self)
+        draft._learn(X, y, sample_weight, base=not hasattr(self, "statistics_"), classes=classes)
+        return self._commit(draft)
+
+    def merge(self, other: Self) -> Self:
+        """Add what another model has learned, as if this one had learned it too.
+
+        Parameters
+        ----------
+        other : same type as self
+            Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). It is left as it is.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        if type(other) is not type(self):
+            raise IncompatibleModelError(
+                f"models to merge must be of one type; got {type(self).__name__} and {type(other).__name__}: "
+                "train both with the same estimator"
+            )
+        check_is_fitted(other)
+        for what, mine, theirs in zip(("kernel map", "mixer"), self._digests(), other._digests(), strict=False):
+            if mine != theirs:
+                raise IncompatibleModelError(
+                    f"models to merge must share the {what}; theirs is {theirs[:12]}, this one's {mine[:12]}: "
+                    "start both from copies of one fitted model, or with the same parameters and random_state"
+                )
+        if len(other.classes_):
+            check_one_kind(self.classes_, other.classes_)
+        draft = copy.copy(self)
+        added = other.statistics_.scatter
+        n_rows = added.n_rows if isinstance(added, ThinScatter) else 0
+        draft._check_memory(n_rows, len(other.classes_), dense=isinstance(added, DenseScatter))
+        draft.statistics_ = self.statistics_.copy()
+        draft.statistics_.merge(other.statistics_)
+        draft._solve()
+        return self._commit(draft)
+
+    def forget(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take samples out again, as if they had never been learned. λ and the mixer stay as they are.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As they were learned.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NeverLearnedError
+            More samples of a class are to be forgotten than were learned, or other ones.
+        """
+        check_is_fitted(self)
+        draft = copy.copy(self)
+        features, labels, weight = draft._validate_samples(X, y, sample_weight, base=False)
+        draft._check_memory(len(features), 0, forgets=True)
+        draft.statistics_ = self.statistics_.copy()
+        for rows in _chunks(len(features), self.kernel_map_.width):
+            draft.statistics_.subtract(draft._lift(features[rows]), labels[rows], weight[rows])
+        draft._solve()
+        return self._commit(draft)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Scores: near +1 for the class a sample belongs to, near -1 for the others.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+
+        Returns
+        -------
+        array of shape (n, n_classes), or (n,) for two classes
+            In the order of `classes_`; for two classes, the score of the second.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Label of the class with the highest score.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    # How a session goes
+
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, base: bool, classes: ArrayLike | None = None
+    ) -> None:
+        """Learn one session, on a draft."""
+        self._validate_parameters()
+        features, labels, weight = self._validate_samples(X, y, sample_weight, base=base)
+        present, targets = np.unique(labels, return_inverse=True)
+        if classes is not None and len(strange := np.setdiff1d(present, np.asarray(classes))):
+            raise InputError(f"labels must be among the classes given; {strange[0]!s} is not: add it, or give none")
+        if base:
+            self.statistics_ = Statistics(self.n_components or self._fused_width())
+        self._check_memory(len(features), len(present), base=base)
+        if base:
+            self.seed_ = seed_of(self.random_state)
+            self.kernel_map_ = KernelMap(self._fused_width(), self.n_components, self.seed_)
+            self._settle(features, targets, weight)
+        else:
+            self.statistics_ = self.statistics_.copy()
+        if self.ridge != "auto":
+            self.ridge_ = float(self.ridge)
+        self.statistics_.reserve(len(features))
+        for rows in _chunks(len(features), self.kernel_map_.width):
+            self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
+        self._solve()
+
+    def _solve(self) -> None:
+        self.classes_ = self.statistics_.classes
+        if not len(self.classes_):
+            self.coefficients_ = np.empty((self.kernel_map_.width + 1, 0))
+            return
+        self.coefficients_ = solve(self.statistics_, self.ridge_, self.svm_cost)
+
+    def _commit(self, draft: Self) -> Self:
+        self.__dict__ = draft.__dict__
+        return self
+
+    def _scores(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        if not len(self.classes_):
+            raise NotFittedError(f"this {type(self).__name__} has forgotten every class: learn one first")
+        features = self._validate_features(X, base=False)
+        scores = np.empty((len(features), len(self.classes_)))
+        for rows in _chunks(len(features), self.kernel_map_.width):
+            scores[rows] = product(self._lift(features[rows]), self.coefficients_[:-1])
+        scores += self.coefficients_[-1]
+        return scores
+
+    # What differs between the two
+
+    @abstractmethod
+    def _fused_width(self) -> int:
+        """Width of the fused features, known once `n_features_in_` is."""
+
+    @abstractmethod
+    def _settle(self, X: Array, targets: Indices, weight: Array) -> None:
+        """Make the base session's choices."""
+
+    @abstractmethod
+    def _lift(self, X: Array) -> Array:
+        """Lifted features, (n, D), of samples, (n, n_features)."""
+
+    def _selects(self) -> bool:
+        """Whether the base session chooses anything on a split."""
+        return self.ridge == "auto"
+
+    def _mixed_width(self) -> int:
+        """Width of the layers that a mixer is trained on."""
+        return 0
+
+    def _digests(self) -> tuple[str, ...]:
+        return (self.kernel_map_.digest,)
+
+    # Checks
+
+    def _validate_parameters(self) -> None:
+        require(
+            self.n_components is None or is_count(self.n_components),
+            self,
+            "n_components",
+            "a whole number of at least 1, or None",
+        )
+        automatic = isinstance(self.ridge, str) and self.ridge == "auto"
+        require(automatic or is_positive(self.ridge), self, "ridge", "'auto' or a finite number above 0")
+        require(is_positive(self.svm_cost), self, "svm_cost", "a finite number above 0")
+        limit = self.max_selection_samples
+        require(limit is None or is_count(limit), self, "max_selection_samples", "a whole number of at least 1, or None")
+        require(
+            self.memory_limit is None or is_positive(self.memory_limit),
+            self,
+            "memory_limit",
+            "a number of bytes above 0, or None",
+        )
+
+    def _validate_features(self, X: ArrayLike, *, base: bool) -> Array:
+        with as_input_error():
+            features = np.asarray(validate_data(self, X, reset=base, dtype=[np.float64, np.float32], ensure_all_finite=False))
+        check_finite(features)
+        return features
+
+    def _validate_samples(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, base: bool
+    ) -> tuple[Array, Labels, Array]:
+        """Checked features, labels and weights of the samples with weight above zero."""
+        features = self._validate_features(X, base=base)
+        labels = check_labels(y, len(features), type(self).__name__)
+        if not base:
+            check_one_kind(self.classes_, labels)
+        if sample_weight is None:
+            return features, labels, np.ones(len(features))
+        with as_input_error():
+            weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        counted = weight > 0
+        if not counted.any():
+            raise InputError("sample_weight must be above 0 for some sample; all are 0: leave it out to count each once")
+        return features[counted], labels[counted], weight[counted]
+
+    def _check_memory(
+        self, n_new: int, n_classes: int, *, base: bool = False, dense: bool = False, forgets: bool = False
+    ) -> None:
+        """Refuse what will not fit: `n_new` rows with at most `n_classes` new classes."""
+        scatter, limit = self.statistics_.scatter, self.max_selection_samples
+        session = memory.Session(
+            n_new=n_new,
+            n_rows=scatter.n_rows if isinstance(scatter, ThinScatter) else 0,
+            is_dense=dense or isinstance(scatter, DenseScatter),
+            n_classes=n_classes + len(self.statistics_.classes),
+            n_inputs=self._fused_width(),
+            width=self.statistics_.n_features,
+            n_selection=min(n_new, limit or n_new) if base and self._selects() else 0,
+            n_mixed=self._mixed_width() if base else 0,
+            forgets=forgets,
+        )
+        memory.require(session, self.memory_limit)
+
+
+def _chunks(n: int, width: int) -> Iterator[slice]:
+    step = memory.chunk_rows(width)
+    return (slice(begin, begin + step) for begin in range(0, n, step))

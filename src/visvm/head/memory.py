@@ -1,0 +1,97 @@
+"""How much memory a session will need, told before it starts.
+
+The figures count the arrays that are alive together at the worst moment; ``benchmarks/head.py`` measures the same moments.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from visvm.errors import MemoryLimitError
+from visvm.head.scatter import THIN_SHARE
+
+CHUNK_BYTES = 64 * 2**20
+"""Samples are lifted and added in chunks of about this size."""
+
+_FLOAT = 8
+
+
+def chunk_rows(width: int) -> int:
+    """How many lifted samples of this width make a chunk."""
+    return max(64, CHUNK_BYTES // (_FLOAT * max(width, 1)))
+
+
+@dataclass(frozen=True)
+class Session:
+    """The sizes that decide how much memory a session takes."""
+
+    n_new: int
+    n_rows: int  # rows of the thin factor so far
+    is_dense: bool
+    n_classes: int
+    n_inputs: int  # width of the fused features
+    width: int  # D, width of the lifted features
+    n_selection: int = 0  # samples the base session's choices look at
+    n_mixed: int = 0  # width of the layers the mixer is trained on
+    forgets: bool = False
+
+    def accumulate_bytes(self) -> int:
+        """Peak while sums are added and solved: the old state and the new one, and what it takes to get there."""
+        rows, after = self.n_rows, self.n_rows + self.n_new
+        if self.is_dense:
+            state = 2 * self.width**2
+        elif self.forgets:
+            state = 4 * rows * self.width + 4 * rows**2
+        elif after > THIN_SHARE * self.width:
+            state = self.width**2 + rows * self.width + rows**2 // 2
+        else:
+            state = after * self.width + after**2 // 2
+        chunk = 4 * min(self.n_new, chunk_rows(self.width)) * self.width
+        columns = 5 * (self.width + 1) * (self.n_classes + 1)
+        return _FLOAT * (state + chunk + columns + self.n_inputs * self.width)
+
+    def select_bytes(self) -> int:
+        """Peak while λ is chosen and the mixer trained: the lifted sample, the decomposition, the layers."""
+        side = min(self.n_selection, self.width)
+        layers = 2 * self.n_new * self.n_mixed
+        return _FLOAT * (2 * self.n_selection * self.width + 4 * side**2 + self.n_inputs * self.width + layers)
+
+    def peak_bytes(self) -> int:
+        """Peak of the whole session."""
+        return max(self.accumulate_bytes(), self.select_bytes())
+
+
+def available_bytes() -> int | None:
+    """Memory this process may still take, as far as the system tells: None where it does not."""
+    amounts = []
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                amounts.append(int(line.split()[1]) * 1024)
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        amounts.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
+        amounts.append(int(limit.read_text()) - int(used.read_text()))
+    return min(amounts) if amounts else None
+
+
+def require(session: Session, limit: float | None) -> None:
+    """Refuse a session that would need more memory than `limit` bytes, or than the machine has left.
+
+    Raises
+    ------
+    MemoryLimitError
+    """
+    needed = session.peak_bytes()
+    allowed = available_bytes() if limit is None else limit
+    if allowed is not None and needed > allowed:
+        raise MemoryLimitError(
+            f"this session of {session.n_new} samples must fit in memory; it needs about {_human(needed)} of "
+            f"{_human(allowed)}: learn in smaller batches, lower n_components, or raise memory_limit"
+        )
+
+
+def _human(amount: float) -> str:
+    return f"{amount / 2**30:.2f} GiB" if amount >= 2**30 else f"{amount / 2**20:.1f} MiB"

@@ -1,0 +1,168 @@
+"""Large matrix products and factorisations, all by SciPy's BLAS.
+
+numpy and SciPy bring a BLAS each, with threads of its own that wait busily between calls; work that alternates between the
+two loses a third of its speed to that. SciPy's has the symmetric and in-place calls, so everything large goes there.
+
+Symmetric matrices live in the lower triangle of a Fortran-ordered square; the upper triangle is scratch space in which
+``ShiftedCholesky`` puts its factor, so that solving needs no second matrix.
+"""
+
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, blas, lapack
+
+Array = NDArray[np.float64]
+
+_PANEL = 512
+
+
+def product(left: NDArray[np.floating[Any]], right: NDArray[np.floating[Any]]) -> Array:
+    """left @ right, in C order."""
+    # C order is Fortran order of the transpose: (left @ right)ᵀ = rightᵀ @ leftᵀ
+    (a, a_turned), (b, b_turned) = _operand(right), _operand(left)
+    return np.asarray(blas.dgemm(1.0, a, b, trans_a=not a_turned, trans_b=not b_turned).T)
+
+
+def add_product(total: Array, left: Array, right: Array) -> None:
+    """Add left @ right to a C-ordered matrix, in place."""
+    (a, a_turned), (b, b_turned) = _operand(right), _operand(left)
+    blas.dgemm(1.0, a, b, beta=1.0, c=total.T, trans_a=not a_turned, trans_b=not b_turned, overwrite_c=1)
+
+
+def _operand(matrix: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floating[Any]], bool]:
+    """The matrix or its transpose, whichever is in Fortran order, and whether it is the transpose."""
+    if matrix.flags.f_contiguous:
+        return matrix, False
+    return np.ascontiguousarray(matrix).T, True
+
+
+def add_symmetric_product(matrix: Array, rows: Array, sign: float = 1.0) -> None:
+    """Add ±rowsᵀrows to the lower triangle of a Fortran-ordered matrix, in place (half the work of a full product)."""
+    blas.dsyrk(sign, np.ascontiguousarray(rows).T, beta=1.0, c=matrix, lower=1, overwrite_c=1)
+
+
+def kernel_product(rows: Array) -> Array:
+    """The lower triangle of rows @ rowsᵀ, in Fortran order."""
+    return np.asarray(blas.dsyrk(1.0, np.ascontiguousarray(rows).T, trans=1, lower=1))
+
+
+def mirrored(matrix: Array) -> Array:
+    """The whole of a symmetric matrix whose lower triangle counts, as a new array."""
+    lower = np.tril(matrix)
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+class GrowingCholesky:
+    """Cholesky factor of ``K + shift·I`` in panels of rows, extended when rows and columns are appended to K.
+
+    Panels are never written to once they stand, so that copies share them.
+    """
+
+    def __init__(self, shift: float) -> None:
+        self.shift = shift
+        self.largest = 0.0  # of K's diagonal
+        self._panels: list[tuple[Array, Array]] = []  # per panel: (n, columns before it) and its lower corner (n, n)
+
+    @property
+    def n_rows(self) -> int:
+        """Size of K so far."""
+        return sum(len(corner) for _, corner in self._panels)
+
+    def leading(self, rows: int) -> "GrowingCholesky":
+        """The factor of the leading rows and columns of K."""
+        twin, count = GrowingCholesky(self.shift), 0
+        twin.largest = self.largest
+        for left, corner in self._panels:
+            kept = min(len(corner), rows - count)
+            if kept <= 0:
+                break
+            whole = kept == len(corner)
+            panel = (left, corner) if whole else (left[:kept].copy(order="F"), corner[:kept, :kept].copy(order="F"))
+            twin._panels.append(panel)
+            count += kept
+        return twin
+
+    def append(self, left: Array, corner: Array) -> None:
+        """Append rows to K: `left` against the rows before, (n, rows), `corner` among themselves, both in Fortran order.
+
+        Both are overwritten.
+
+        Raises
+        ------
+        LinAlgError
+            K + shift·I is not positive definite to working precision. The factor is then as it was.
+        """
+        self.largest = float(np.maximum(self.largest, corner.diagonal().max()))  # keeps a NaN
+        begin = 0
+        for before, triangle in self._panels:
+            here = left[:, begin : begin + len(triangle)]
+            if begin:
+                blas.dgemm(-1.0, left[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1)
+            blas.dtrsm(1.0, triangle, here, side=1, lower=1, trans_a=1, overwrite_b=1)
+            begin += len(triangle)
+        if begin:
+            blas.dsyrk(-1.0, left, beta=1.0, c=corner, lower=1, overwrite_c=1)
+        corner[np.diag_indices(len(corner))] += self.shift
+        factor, info = lapack.dpotrf(corner, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            raise LinAlgError(f"leading minor {begin + info} is not positive")
+        self._panels.append((left, factor))
+
+    def solve(self, right: Array) -> Array:
+        """Solve (K + shift·I) x = right, (rows, k)."""
+        turned = np.array(right, order="C").T  # (k, rows) in Fortran order: slices of columns are contiguous
+        begin = 0
+        for before, triangle in self._panels:
+            here = turned[:, begin : begin + len(triangle)]
+            if begin:
+                blas.dgemm(-1.0, turned[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1)
+            blas.dtrsm(1.0, triangle, here, side=1, lower=1, trans_a=1, overwrite_b=1)
+            begin += len(triangle)
+        for before, triangle in reversed(self._panels):
+            begin -= len(triangle)
+            here = turned[:, begin : begin + len(triangle)]
+            blas.dtrsm(1.0, triangle, here, side=1, lower=1, overwrite_b=1)
+            if begin:
+                blas.dgemm(-1.0, here, before, beta=1.0, c=turned[:, :begin], overwrite_c=1)
+        return np.asarray(turned.T)
+
+
+class ShiftedCholesky:
+    """Cholesky factor of ``matrix + shift·I``, held in the matrix's own upper triangle while the block lasts.
+
+    Raises
+    ------
+    LinAlgError
+        The shifted matrix is not positive definite to working precision.
+    """
+
+    def __init__(self, matrix: Array, shift: float) -> None:
+        self._matrix = matrix
+        self._shift = shift
+        self._diagonal = matrix.reshape(-1, order="A")[:: len(matrix) + 1]  # a view
+
+    def __enter__(self) -> "ShiftedCholesky":
+        matrix, size = self._matrix, len(self._matrix)
+        self._kept = self._diagonal.copy()
+        for begin in range(0, size, _PANEL):
+            end = min(begin + _PANEL, size)
+            matrix[:begin, begin:end] = matrix[begin:end, :begin].T
+            corner = matrix[begin:end, begin:end]
+            corner[:] = mirrored(corner)
+        self._diagonal += self._shift
+        _, info = lapack.dpotrf(matrix, lower=0, clean=0, overwrite_a=1)
+        if info != 0:
+            self.__exit__(None, None, None)
+            raise LinAlgError(f"leading minor {info} is not positive")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._diagonal[:] = self._kept
+
+    def solve(self, right: Array) -> Array:
+        """Solve for right-hand sides of shape (size, k)."""
+        solution, _ = lapack.dpotrs(self._matrix, right, lower=0)
+        return np.asarray(solution)

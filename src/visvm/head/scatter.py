@@ -1,0 +1,223 @@
+"""The second moment of the lifted features about their mean, in one of two exact forms.
+
+``scatter = Σ (φ - mean)(φ - mean)ᵀ = gram - N·mean·meanᵀ`` holds what the Gram matrix adds to the class sums. It is kept
+instead of the Gram matrix because ReLU features have a mean far larger than their spread: the Gram matrix spends float64's
+digits on the mean, and a small λ then drowns in rounding (``solver.py``).
+
+- **Thin**: while few samples have been seen, a factor F with FᵀF = scatter, one row a sample, and the Cholesky factor of its
+  small kernel matrix FFᵀ. Nothing of size D x D exists.
+- **Dense**: the D x D matrix itself.
+
+Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. No row of F belongs to one sample: the
+rows of every batch are turned by a random rotation that is not kept. Its seed is a hash of sums over the rows themselves, so that
+equal data give equal bits, and nobody who lacks the data can turn the rows back.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, eigh, qr
+
+from visvm.errors import NeverLearnedError
+from visvm.head.products import (
+    GrowingCholesky,
+    ShiftedCholesky,
+    add_product,
+    add_symmetric_product,
+    kernel_product,
+    mirrored,
+    product,
+)
+
+Array = NDArray[np.float64]
+
+THIN_SHARE = 0.5
+"""The thin form is kept up to this share of D in rows. Beyond it a new batch costs more kernel rows (2·n·N·D operations)
+than a dense update (n·D²), and the thin form beside the dense one it turns into would outgrow two dense matrices."""
+
+_GROUP = 64  # rows turned together: every stored row is a blend of many samples, at a cost far below the kernel rows'
+
+
+class DenseScatter:
+    """The scatter as a D x D matrix, of which the lower triangle counts."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix = matrix
+
+    def copy(self) -> "DenseScatter":
+        """An independent copy."""
+        return DenseScatter(self.matrix.copy(order="F"))
+
+    def add(self, rows: Array, targets: Array) -> None:  # noqa: ARG002
+        """Add the difference rows of a batch; the targets are in the class sums already."""
+        add_symmetric_product(self.matrix, rows)
+
+    def subtract(self, rows: Array, targets: Array) -> None:  # noqa: ARG002
+        """Take away the difference rows of a batch that was added."""
+        tolerance = 1e-9 * float(np.trace(self.matrix)) + np.finfo(float).tiny
+        add_symmetric_product(self.matrix, rows, sign=-1.0)
+        try:
+            with ShiftedCholesky(self.matrix, tolerance):
+                pass
+        except LinAlgError:
+            raise NeverLearnedError(_NEVER_LEARNED) from None
+
+    def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
+        """Nothing to do: no class is known here."""
+
+    def trace(self) -> float:
+        """Sum of the eigenvalues."""
+        return float(np.trace(self.matrix))
+
+    def product(self) -> Array:
+        """The whole symmetric matrix, (D, D), as a new array."""
+        return mirrored(self.matrix)
+
+
+_NEVER_LEARNED = (
+    "samples to forget must have been learned as they are; what would be left of the sums is not possible for any data: "
+    "give the same features and labels that were learned"
+)
+
+
+class ThinScatter:
+    """The scatter as a factor F with FᵀF = scatter, in blocks of rows, with the equally rotated targets beside it.
+
+    Attributes
+    ----------
+    blocks : list of arrays of shape (rows, D)
+        F. Blocks are never written to, so that copies share them.
+    targets : array of shape (all rows, C)
+        The one-hot targets under the same differences and rotations.
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self.n_features = n_features
+        self.blocks: list[Array] = []
+        self.targets: Array = np.empty((0, 0))
+        self._factor = GrowingCholesky(0.0)
+        self._factored_rows = 0  # so many leading rows of F does _factor speak for
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of F."""
+        return len(self.targets)
+
+    def copy(self) -> "ThinScatter":
+        """A copy that shares the blocks."""
+        twin = ThinScatter(self.n_features)
+        twin.blocks, twin.targets = list(self.blocks), self.targets
+        twin._factor, twin._factored_rows = self._factor, self._factored_rows
+        return twin
+
+    def add(self, rows: Array, targets: Array) -> None:
+        """Add the difference rows of a batch, shape (n, D), with their targets, shape (n, C); both become this object's own."""
+        if not len(rows):
+            return
+        kept = self.n_rows
+        if self.blocks and min(len(rows), len(self.blocks[-1])) < _GROUP:
+            if len(self.blocks[-1]) > 2 * _GROUP:
+                last = self.blocks.pop()
+                self.blocks += [last[:-_GROUP], last[-_GROUP:]]
+            last = self.blocks.pop()
+            kept -= len(last)
+            rows = np.concatenate([last, rows])
+            targets = np.concatenate([self.targets[kept:], targets])
+        _rotate(rows, targets)
+        self.blocks.append(rows)
+        self.targets = np.concatenate([self.targets[:kept], targets])
+        self._factored_rows = min(self._factored_rows, kept)
+
+    def subtract(self, rows: Array, targets: Array) -> None:
+        """Take away the difference rows of a batch that was added.
+
+        F is brought to an orthonormal basis of its rows, where the subtraction is that of the dense form, and a factor is
+        taken of what is left.
+        """
+        factor = np.concatenate(self.blocks) if self.blocks else np.empty((0, self.n_features))
+        if len(rows) > len(factor):
+            raise NeverLearnedError(_NEVER_LEARNED)
+        basis, triangle = qr(factor.T, mode="economic", overwrite_a=True)  # (D, rows), (rows, rows)
+        inside = product(rows, basis)
+        moment = product(triangle, triangle.T) - product(inside.T, inside)
+        cross = product(triangle, self.targets) - product(inside.T, targets)
+        values, vectors = eigh(moment, overwrite_a=True)
+        size = float(np.abs(values).max(initial=0.0)) + float(np.vdot(rows, rows))
+        outside = float(np.linalg.norm(rows - product(inside, basis.T)))
+        if outside > 1e-6 * np.sqrt(size) or values.min(initial=0.0) < -1e-9 * size:
+            raise NeverLearnedError(_NEVER_LEARNED)
+        real = values > len(values) * np.finfo(float).eps * size
+        root = np.sqrt(values[real])
+        self.blocks = [product((vectors[:, real] * root).T, basis.T)] if real.any() else []
+        self.targets = product((vectors[:, real] / root).T, cross)
+        self._factored_rows = 0
+
+    def rows(self) -> Iterator[tuple[Array, Array]]:
+        """The blocks of F, each with its targets."""
+        begin = 0
+        for block in self.blocks:
+            yield block, self.targets[begin : begin + len(block)]
+            begin += len(block)
+
+    def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
+        """Move the class columns to `places` (-1: drop) among `n_classes`; new columns are zero."""
+        wider = np.zeros((self.n_rows, n_classes))
+        wider[:, places[places >= 0]] = self.targets[:, places >= 0]
+        self.targets = wider
+
+    def factored(self, shift: float) -> GrowingCholesky:
+        """Cholesky factor of FFᵀ + shift·I; only the rows that are new since the last call with this shift cost anything."""
+        factor = self._factor.leading(self._factored_rows if self._factor.shift == shift else 0)
+        factor.shift = shift
+        known, first = factor.n_rows, 0
+        for place, rows in enumerate(self.blocks):
+            if first >= known:
+                left = np.empty((len(rows), first), order="F")
+                begin = 0
+                for block in self.blocks[:place]:
+                    left[:, begin : begin + len(block)] = product(block, rows.T).T
+                    begin += len(block)
+                factor.append(left, kernel_product(rows))
+            first += len(rows)
+        self._factor, self._factored_rows = factor, self.n_rows
+        return factor
+
+    def times(self, matrix: Array) -> Array:
+        """F @ matrix, shape (rows, k)."""
+        return np.concatenate([product(block, matrix) for block in self.blocks] or [np.empty((0, matrix.shape[1]))])
+
+    def transposed_times(self, matrix: Array) -> Array:
+        """Fᵀ @ matrix, shape (D, k)."""
+        result = np.zeros((self.n_features, matrix.shape[1]))
+        begin = 0
+        for block in self.blocks:
+            add_product(result, block.T, matrix[begin : begin + len(block)])
+            begin += len(block)
+        return result
+
+    def to_dense(self) -> DenseScatter:
+        """The same sums as a matrix."""
+        matrix = np.zeros((self.n_features, self.n_features), order="F")
+        for block in self.blocks:
+            add_symmetric_product(matrix, block)
+        return DenseScatter(matrix)
+
+    def trace(self) -> float:
+        """Sum of the eigenvalues."""
+        return float(sum(np.vdot(block, block) for block in self.blocks))
+
+    def product(self) -> Array:
+        """The whole symmetric matrix, (D, D), as a new array."""
+        return self.to_dense().product()
+
+
+def _rotate(rows: Array, targets: Array) -> None:
+    """Turn rows and targets, in place, by one random rotation in each of many random groups."""
+    entropy = hashlib.sha256(rows.sum(axis=1).tobytes() + targets.tobytes()).digest()
+    generator = np.random.default_rng(int.from_bytes(entropy))
+    for group in np.array_split(generator.permutation(len(rows)), -(-len(rows) // _GROUP)):
+        rotation, _ = np.linalg.qr(generator.standard_normal((len(group), len(group))))
+        rows[group] = product(rotation, rows[group])
+        targets[group] = rotation @ targets[group]

@@ -1,0 +1,234 @@
+"""Sums and λ → coefficients, exactly.
+
+The paper solves ``(λI + C_svm·G) W̃ = C_svm·Q`` (eq. 17). Only μ = λ / C_svm matters. With φ split into its mean m and the
+rest, and the bias eliminated, the same W̃ = [w; b] comes from the scatter S and the centred right-hand side B::
+
+    (S + μI + κ·m·mᵀ) w = B + κ·m·ȳᵀ        κ = N·μ / (N + μ),   ȳ = mean ±1 target
+    b = N (ȳ - mᵀw) / (N + μ)
+
+and the rank-one term is added after the solve: with w₀ = (S + μI)⁻¹B and v = (S + μI)⁻¹m::
+
+    w = w₀ + v · κ (ȳ - mᵀw₀) / (1 + κ·mᵀv)
+
+Thin form: w₀ = Fᵀ(FFᵀ + μI)⁻¹T with the rotated targets T, and v = (m - Fᵀ(FFᵀ + μI)⁻¹Fm) / μ.
+
+**Precision.** Everything is float64, and the mean is kept apart. ReLU features have a mean far above their spread, so the
+largest eigenvalue of G is about N·|m|², and forming G in float64 leaves an error of about 1e-16·N·|m|² in every direction.
+λ can be as small as 1e-6 (μ = 1e-7): features with a mean of 100 then lose all but two digits of their scores, and in
+float32 the same happens to ordinary features. Without the mean the error is 1e-16 times the *spread*, which leaves the
+scores their 1e-5. A thin solve whose conditioning would still cost digits is refined with residuals from F itself, which
+no squaring has touched.
+"""
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, blas, eigh
+
+from visvm.errors import IllConditionedWarning, InputError
+from visvm.head.products import ShiftedCholesky, add_symmetric_product, kernel_product, product
+from visvm.head.scatter import ThinScatter
+from visvm.head.statistics import Statistics
+
+Array = NDArray[np.float64]
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
+    """Solve for the coefficients of all classes seen, eq. 17.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        With at least one sample.
+    ridge : float
+        λ.
+    svm_cost : float
+        C_svm.
+
+    Returns
+    -------
+    array of shape (D + 1, C)
+        The coefficients W̃, the bias last.
+
+    Raises
+    ------
+    InputError
+        The sums overflow.
+
+    Warns
+    -----
+    IllConditionedWarning
+        λ was raised to what float64 resolves in these sums.
+
+    Examples
+    --------
+    >>> sums = Statistics(1)
+    >>> sums.add(np.array([[-1.0], [1.0]]), np.array([0, 1]))
+    >>> solve(sums, ridge=10.0, svm_cost=10.0).round(3).tolist()      # 2w + 1w = 2
+    [[-0.667, 0.667], [0.0, 0.0]]
+    """
+    shift = ridge / svm_cost
+    while True:
+        try:
+            return _solve(statistics, shift)
+        except LinAlgError:
+            raised = max(10.0 * shift, 4.0 * _EPSILON * statistics.scatter.trace())
+            _check_finite(raised)
+            warnings.warn(
+                f"ridge {shift * svm_cost:.3g} is below what float64 resolves in sums of this size; "
+                f"{raised * svm_cost:.3g} was used: give a larger ridge or scale the features down",
+                IllConditionedWarning,
+                stacklevel=2,
+            )
+            shift = raised
+
+
+def _check_finite(size: float) -> None:
+    if not np.isfinite(size):
+        raise InputError("features must be small enough to be squared in float64; these overflow: scale them down")
+
+
+def _solve(statistics: Statistics, shift: float) -> Array:
+    count, mean = statistics.n_samples, statistics.mean
+    target_mean = 2.0 * statistics.class_counts / count - 1.0
+    if isinstance(statistics.scatter, ThinScatter):
+        solution = _solve_thin(statistics.scatter, mean, shift)
+    else:
+        centred = statistics.class_sums[:-1] - np.outer(mean, statistics.class_counts)
+        right = np.empty((len(mean), len(target_mean) + 1), order="F")
+        right[:, :-1], right[:, -1] = 2.0 * centred, mean
+        _check_finite(statistics.scatter.trace())
+        with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
+            solution = factor.solve(right)
+    weights, toward_mean = solution[:, :-1], solution[:, -1]
+    pull = count * shift / (count + shift)
+    step = pull * (target_mean - mean @ weights) / (1.0 + pull * (mean @ toward_mean))
+    coefficients = np.empty((len(mean) + 1, len(target_mean)))
+    np.add(weights, np.outer(toward_mean, step), out=coefficients[:-1])
+    coefficients[-1] = count * (target_mean - mean @ coefficients[:-1]) / (count + shift)
+    return coefficients
+
+
+def _solve_thin(scatter: ThinScatter, mean: Array, shift: float) -> Array:
+    """w₀ and v side by side, (D, C + 1)."""
+    right = np.concatenate([2.0 * scatter.targets, scatter.times(mean[:, None])], axis=1)
+    factor = scatter.factored(shift)
+    _check_finite(factor.largest)
+    dual = factor.solve(right)
+    result = scatter.transposed_times(dual)
+    rounding = _EPSILON * scatter.n_rows * factor.largest / shift
+    for _ in range(3 if rounding > 1e-7 else 0):
+        dual += factor.solve(right - shift * dual - scatter.times(result))
+        result = scatter.transposed_times(dual)
+    result[:, -1] = (mean - result[:, -1]) / shift
+    return result
+
+
+class RidgePath:
+    """Scores for any λ from one decomposition.
+
+    The scatter S of the training rows Z, or their kernel matrix ZZᵀ where that is smaller, is decomposed once; a candidate λ then
+    costs one small product. The formulas are those of `solve` in the coordinates of the eigenvectors.
+
+    Parameters
+    ----------
+    lifted : array of shape (n, D)
+        Overwritten.
+    signs : array of shape (n, C)
+        Targets, ±1.
+    weight : array of shape (n,)
+
+    Attributes
+    ----------
+    largest, smallest : float
+        Extreme eigenvalues of the scatter; `smallest` is zero where the rows do not span the space.
+    """
+
+    def __init__(self, lifted: Array, signs: Array, weight: Array) -> None:
+        self._root = np.sqrt(weight)
+        self._count = float(weight.sum())
+        self._mean = weight @ lifted / self._count
+        self._target_mean = weight @ signs / self._count
+        self._rows = lifted
+        self._rows -= self._mean
+        self._rows *= self._root[:, None]
+        self._targets = (signs - self._target_mean) * self._root[:, None]
+        self._unit = self._root / np.sqrt(self._count)  # the direction in which centred rows vanish
+        n, d = self._rows.shape
+        self._dual = n <= d
+        if self._dual:
+            square = kernel_product(self._rows)
+            self._lifted_unit = float(np.trace(square)) / n or 1.0
+            # Known to vanish, that direction gets an eigenvalue in the middle, so that it stays apart from small ones.
+            blas.dsyr(self._lifted_unit, self._unit, a=square, lower=1, overwrite_a=1)
+        else:
+            square = np.zeros((d, d), order="F")
+            add_symmetric_product(square, self._rows)
+        values, vectors = eigh(square, lower=True, overwrite_a=True, driver="evd", check_finite=False)
+        self._values, self._vectors = np.maximum(values, 0.0), np.asarray(vectors)
+        self.smallest, self.largest = float(self._values[0]), float(self._values[-1])
+        if self._dual:
+            self._right = self._vectors.T @ self._targets
+            self._mean_inside = (self._rows @ self._mean) @ self._vectors
+        else:
+            self._right = self._vectors.T @ (self._rows.T @ self._targets)
+            self._mean_inside = self._mean @ self._vectors
+
+    def project(self, lifted: Array) -> tuple[Array, Array]:
+        """Bring rows, (m, D), into the coordinates in which every λ is cheap: (m, r), and their product with the mean, (m,).
+
+        `lifted` is overwritten.
+        """
+        centred = lifted
+        centred -= self._mean
+        inside = product(centred, self._rows.T) if self._dual else centred
+        return product(inside, self._vectors), centred @ self._mean
+
+    def scores(self, projected: tuple[Array, Array], shift: float) -> Array:
+        """Scores, (m, C), of projected rows at μ = `shift`."""
+        inside, with_mean = projected
+        weights = self._right / (self._values + shift)[:, None]
+        toward_mean, along = self._toward_mean(shift)
+        rows_along = inside @ toward_mean  # φᵀv
+        if self._dual:
+            rows_along = (with_mean - rows_along) / shift
+        pull = self._count * shift / (self._count + shift)
+        step = pull * (self._target_mean - self._mean_inside @ weights) / (1.0 + pull * along)
+        at_mean = self._mean_inside @ weights + along * step  # mᵀw
+        constant = (self._count * self._target_mean + shift * at_mean) / (self._count + shift)
+        return np.asarray(inside @ weights + np.outer(rows_along, step) + constant)
+
+    def _toward_mean(self, shift: float) -> tuple[Array, float]:
+        """(values + μ)⁻¹ of the mean's coordinates, and mᵀv."""
+        toward_mean = self._mean_inside / (self._values + shift)
+        along = float(self._mean_inside @ toward_mean)
+        return toward_mean, (float(self._mean @ self._mean) - along) / shift if self._dual else along
+
+    def leave_one_out_scores(self, shift: float) -> Array:
+        """Scores, (n, C), of every training row by the model that did not see it, at μ = `shift`.
+
+        With A = (Φ̃Φ̃ᵀ + μI)⁻¹ over the (weighted) augmented rows, row i is missed by [AY]ᵢ / Aᵢᵢ. Here A = L + ρ·qqᵀ, where
+        L = (ZZᵀ + μI)⁻¹ without the direction `unit`, and q = L·Z·m - unit / √N.
+        """
+        inverse = 1.0 / (self._values + shift)
+        # L = offset·I + basis·middle·basisᵀ - unit·unitᵀ·remainder
+        if self._dual:
+            basis, offset, middle, remainder = self._vectors, 0.0, inverse, 1.0 / (self._lifted_unit + shift)
+        else:
+            basis, offset, middle, remainder = self._rows @ self._vectors, 1.0 / shift, -inverse / shift, 1.0 / shift
+
+        def invert(columns: Array) -> Array:
+            spread = basis @ (middle[:, None] * (basis.T @ columns))
+            return np.asarray(offset * columns + spread - remainder * np.outer(self._unit, self._unit @ columns))
+
+        _, along = self._toward_mean(shift)
+        pull = self._count * shift / (self._count + shift)
+        rho = self._count / ((self._count + shift) * (1.0 + pull * along))
+        q = invert((self._rows @ self._mean)[:, None])[:, 0] - self._unit / np.sqrt(self._count)
+        signs = self._targets + np.outer(self._root, self._target_mean)
+        missed = invert(self._targets) + rho * np.outer(q, q @ signs)
+        diagonal = offset + (basis**2) @ middle - remainder * self._unit**2 + rho * q**2
+        return np.asarray((signs - missed / diagonal[:, None]) / self._root[:, None])

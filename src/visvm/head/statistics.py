@@ -1,0 +1,252 @@
+"""Lifted features and labels → additive sums: all that a model remembers of its data.
+
+State is the sum of the features of every class, the number of samples of every class (the last row of the former, the feature
+that is always 1), and the scatter (``scatter.py``). λ, the target coding and the order of the classes are not in it. The
+paper's G, Q and s (eq. 14) are derived: ``gram``, ``cross_moment`` and ``feature_sum``.
+
+Two sets of samples a and b with means m_a, m_b and N_a, N_b samples are joined by::
+
+    scatter(a ∪ b) = scatter(a) + scatter(b) + N_a·N_b/(N_a + N_b) · (m_b - m_a)(m_b - m_a)ᵀ
+
+so a batch adds n *difference rows* to the factor: its own n samples as n - 1 differences between them, and one difference between
+its mean and the mean so far. Learning, merging and forgetting are these sums, added or taken away.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas
+
+from visvm.errors import NeverLearnedError
+from visvm.head.products import product
+from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter
+
+Array = NDArray[np.float64]
+
+_TOLERANCE = 1e-9  # relative: a count of weighted samples closer to zero than this is zero
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Number of samples, mean feature (D,) and mean one-hot target (C,)."""
+
+    count: float
+    mean: Array
+    target_mean: Array
+
+
+class Statistics:
+    """The additive sums of a model.
+
+    Parameters
+    ----------
+    n_features : int
+        D, the width of the lifted features, without the constant 1.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+        The labels seen, sorted.
+    class_sums : array of shape (D + 1, C)
+        Sum of the augmented features [φ, 1] of every class.
+    scatter : ThinScatter or DenseScatter
+
+    Examples
+    --------
+    >>> a, b, both = Statistics(2), Statistics(2), Statistics(2)
+    >>> phi, y = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]]), np.array(["x", "y", "x"])
+    >>> a.add(phi[:2].copy(), y[:2]); b.add(phi[2:].copy(), y[2:]); both.add(phi, y)
+    >>> a.merge(b)
+    >>> bool(np.allclose(a.gram, both.gram)), a.class_counts.tolist()
+    (True, [2.0, 1.0])
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self.n_features = n_features
+        self.classes: NDArray[np.generic] = np.empty(0, dtype=np.int64)
+        self.class_sums: Array = np.empty((n_features + 1, 0))
+        self.scatter: ThinScatter | DenseScatter = ThinScatter(n_features)
+
+    # Derived values
+
+    @property
+    def class_counts(self) -> Array:
+        """Number (or summed weight) of the samples of every class, (C,)."""
+        return np.asarray(self.class_sums[-1])
+
+    @property
+    def feature_sum(self) -> Array:
+        """s = Σ φ̃, (D + 1,), eq. 14."""
+        return np.asarray(self.class_sums.sum(axis=1))
+
+    @property
+    def cross_moment(self) -> Array:
+        """Q = Σ φ̃yᵀ with y in ±1, (D + 1, C), eq. 14."""
+        return 2.0 * self.class_sums - self.feature_sum[:, None]
+
+    @property
+    def gram(self) -> Array:
+        """G = Σ φ̃φ̃ᵀ, (D + 1, D + 1), eq. 14, as a new array."""
+        total = self.feature_sum
+        gram: Array = np.outer(total, total) / max(total[-1], np.finfo(float).tiny)
+        gram[:-1, :-1] += self.scatter.product()
+        return gram
+
+    @property
+    def n_samples(self) -> float:
+        """Number (or summed weight) of all samples."""
+        return float(self.class_counts.sum())
+
+    @property
+    def mean(self) -> Array:
+        """Mean lifted feature, (D,)."""
+        return np.asarray(self.feature_sum[:-1] / self.n_samples)
+
+    # Changes
+
+    def copy(self) -> "Statistics":
+        """A copy that can be changed without changing this one."""
+        twin = Statistics(self.n_features)
+        twin.classes, twin.class_sums, twin.scatter = self.classes, self.class_sums, self.scatter.copy()
+        return twin
+
+    def reserve(self, n_new: int) -> None:
+        """Take the form in which `n_new` more rows are best added; the sums stay as they are."""
+        if isinstance(self.scatter, ThinScatter) and self.scatter.n_rows + n_new > THIN_SHARE * self.n_features:
+            self.scatter = self.scatter.to_dense()
+
+    def add(self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None) -> None:
+        """Learn samples.
+
+        Parameters
+        ----------
+        lifted : array of shape (n, D)
+            Overwritten.
+        labels : array of shape (n,)
+        weight : array of shape (n,), optional
+            How often each sample counts, above zero.
+        """
+        self.reserve(len(lifted))
+        self._set_classes(np.union1d(self.classes, labels) if len(self.classes) else np.unique(labels))
+        one_hot, weight = self._one_hot(labels), np.ones(len(lifted)) if weight is None else weight
+        sums, before = _sums(lifted, one_hot, weight), self._moments(self.class_sums)
+        self.scatter.add(*_difference_rows(lifted, one_hot, weight, before))
+        self.class_sums = self.class_sums + sums
+
+    def merge(self, other: "Statistics") -> None:
+        """Add the sums of another set of samples, lifted by the same map. `other` is left as it is."""
+        if not len(other.classes):
+            return
+        twin = other.copy()
+        joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
+        self._set_classes(joined)
+        twin._set_classes(joined)
+        mine, theirs = self._moments(self.class_sums), twin._moments(twin.class_sums)
+        if isinstance(twin.scatter, DenseScatter) and isinstance(self.scatter, ThinScatter):
+            self.scatter, twin.scatter = twin.scatter, self.scatter
+        row, target = _mean_difference(theirs, mine)
+        if isinstance(twin.scatter, ThinScatter):
+            self.reserve(twin.scatter.n_rows + 1)
+            for rows, targets in twin.scatter.rows():
+                self.scatter.add(rows.copy(), targets.copy())
+        elif isinstance(self.scatter, DenseScatter):
+            self.scatter.matrix += twin.scatter.matrix
+        if mine.count:
+            self.scatter.add(row[None], target[None])
+        self.class_sums = self.class_sums + twin.class_sums
+
+    def subtract(self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None) -> None:
+        """Forget samples that were learned. Parameters as in `add`.
+
+        Raises
+        ------
+        NeverLearnedError
+            A class would be left with fewer than no samples, or the sums could not be those of any data. The object may
+            then be half-way: work on a copy.
+        """
+        unknown = np.setdiff1d(labels, self.classes)
+        if len(unknown):
+            raise NeverLearnedError(
+                f"classes to forget must have been learned; {unknown[0]!s} was not: see classes_ for those that were"
+            )
+        one_hot, weight = self._one_hot(labels), np.ones(len(lifted)) if weight is None else weight
+        left = self.class_sums - _sums(lifted, one_hot, weight)
+        slack = _TOLERANCE * self.class_counts
+        for label, count, before, allowed in zip(self.classes, left[-1], self.class_counts, slack, strict=True):
+            if count < -allowed:
+                raise NeverLearnedError(
+                    f"samples to forget must have been learned; class {label!s} has {before:g}, "
+                    f"but {before - count:g} were given: give only what was learned"
+                )
+        left[:, left[-1] <= slack] = 0.0
+        before = self._moments(left)
+        self.scatter.subtract(*_difference_rows(lifted, one_hot, weight, before))
+        self.class_sums = left
+        if before.count:
+            self._set_classes(self.classes[left[-1] > 0])
+        else:
+            self.classes, self.class_sums = np.empty(0, dtype=np.int64), np.empty((self.n_features + 1, 0))
+            self.scatter = ThinScatter(self.n_features)
+
+    def _set_classes(self, classes: NDArray[np.generic]) -> None:
+        """Give the columns to these classes, sorted: new ones empty, those no longer named dropped."""
+        if np.array_equal(classes, self.classes):
+            return
+        places = np.full(len(self.classes), -1, dtype=np.intp)
+        if len(self.classes):
+            found = np.isin(self.classes, classes)
+            places[found] = np.searchsorted(classes, self.classes[found])
+        sums = np.zeros((self.n_features + 1, len(classes)))
+        sums[:, places[places >= 0]] = self.class_sums[:, places >= 0]
+        self.scatter.reorder(len(classes), places)
+        self.classes, self.class_sums = classes, sums
+
+    def _one_hot(self, labels: NDArray[np.generic]) -> Array:
+        one_hot = np.zeros((len(labels), len(self.classes)))
+        one_hot[np.arange(len(labels)), np.searchsorted(self.classes, labels)] = 1.0
+        return one_hot
+
+    def _moments(self, class_sums: Array) -> _Moments:
+        counts = class_sums[-1]
+        count = float(counts.sum())
+        divisor = count or 1.0
+        return _Moments(count, class_sums[:-1].sum(axis=1) / divisor, counts / divisor)
+
+
+def _sums(lifted: Array, one_hot: Array, weight: Array) -> Array:
+    """Class sums of a batch, (D + 1, C); only its own classes cost anything."""
+    present = one_hot.any(axis=0)
+    weighted = one_hot[:, present] * weight[:, None]
+    sums = np.zeros((lifted.shape[1] + 1, one_hot.shape[1]))
+    sums[:-1, present] = product(lifted.T, weighted)
+    sums[-1, present] = weighted.sum(axis=0)
+    return sums
+
+
+def _mean_difference(batch: _Moments, before: _Moments) -> tuple[Array, Array]:
+    """The row and target that joining two sets of samples adds."""
+    scale = np.sqrt(batch.count * before.count / (batch.count + before.count))
+    return scale * (batch.mean - before.mean), scale * (batch.target_mean - before.target_mean)
+
+
+def _difference_rows(lifted: Array, one_hot: Array, weight: Array, before: _Moments) -> tuple[Array, Array]:
+    """Rows, (n, D), and targets, (n, C), by which a batch adds to the scatter of the samples `before` it.
+
+    `lifted` becomes the rows. A reflection takes the weights' own direction, along which centred rows vanish, to the first
+    row; the difference of the means goes there.
+    """
+    root, count = np.sqrt(weight), float(weight.sum())
+    batch = _Moments(count, weight @ lifted / count, weight @ one_hot / count)
+    rows = lifted
+    rows -= batch.mean
+    rows *= root[:, None]
+    targets = (one_hot - batch.target_mean) * root[:, None]
+    axis = root / np.sqrt(count)
+    axis[0] += 1.0
+    for array in (rows, targets):
+        blas.dger(-1.0 / axis[0], axis @ array, axis, a=array.T, overwrite_x=0, overwrite_y=0, overwrite_a=1)
+    if not before.count:
+        return rows[1:], targets[1:]
+    rows[0], targets[0] = _mean_difference(batch, before)
+    return rows, targets

@@ -1,0 +1,208 @@
+"""Bad input gets one clear line, and the estimator is exactly as it was."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from tests.conftest import make_stream
+from visvm import (
+    IncompatibleModelError,
+    IncrementalLSSVC,
+    InputError,
+    MemoryLimitError,
+    NeverLearnedError,
+    VisClassifier,
+    VisvmError,
+)
+from visvm.head import memory
+
+X, Y = make_stream()
+BAD_X = X.copy()
+BAD_X[3, 2] = np.nan
+INFINITE_X = X.copy()
+INFINITE_X[5, 1] = -np.inf
+
+MODELS = {
+    "linear": IncrementalLSSVC(n_components=None, ridge=1.0),
+    "thin": IncrementalLSSVC(n_components=400, ridge=1.0),
+    "dense": IncrementalLSSVC(n_components=30, ridge=1.0),
+    "vis": VisClassifier(layer_dims=(2, 4), n_components=30, ridge=1.0, hidden=8),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return copy.deepcopy(MODELS[request.param]).fit(X, Y)
+
+
+def refused(model, call, kind, match):
+    """The call raises one line of this kind, and changes nothing of the model."""
+    before = pickle.dumps(model.__dict__)
+    with pytest.raises(kind, match=match) as caught:
+        call()
+    assert isinstance(caught.value, VisvmError)
+    assert "\n" not in str(caught.value)
+    assert pickle.dumps(model.__dict__) == before
+
+
+SAMPLES = {
+    "nan": (BAD_X, Y, r"finite.*row 3, column 2 is NaN"),
+    "infinity": (INFINITE_X, Y, r"finite.*row 5, column 1 is infinity"),
+    "width": (X[:, :5], Y, r"5 features.*6 features|as many columns"),
+    "empty": (X[:0], Y[:0], r"0 sample"),
+    "lengths": (X, Y[:-1], r"120 and 119"),
+    "one-dimensional": (X[0], Y[:1], r"2D array"),
+    "other kind of label": (X, np.arange(120) % 4, r"one kind.*strings.*numbers"),
+    "two kinds of label": (X, np.array(["a", 1] * 60, dtype=object), r"all strings or all numbers"),
+    "real-valued label": (X, np.linspace(0, 1, 120), r"Unknown label type"),
+    "no label": (X, None, r"requires y"),
+}
+
+
+FREE_IN_FIT = ("width", "other kind of label")  # fit starts anew
+CASES = [(method, case) for method in ("partial_fit", "fit", "forget") for case in SAMPLES]
+
+
+@pytest.mark.parametrize(("method", "case"), [pair for pair in CASES if pair[0] != "fit" or pair[1] not in FREE_IN_FIT])
+def test_samples(model, case, method):
+    features, labels, match = SAMPLES[case]
+    refused(model, lambda: getattr(model, method)(features, labels), InputError, match)
+
+
+@pytest.mark.parametrize("weight", [np.ones(119), -np.ones(120), np.zeros(120), np.full(120, np.nan)])
+@pytest.mark.parametrize("method", ["partial_fit", "forget"])
+def test_sample_weight(model, method, weight):
+    refused(model, lambda: getattr(model, method)(X, Y, sample_weight=weight), InputError, "weight|NaN")
+
+
+@pytest.mark.parametrize("case", ["nan", "infinity", "width", "empty"])
+def test_predict(model, case):
+    features, _, match = SAMPLES[case]
+    refused(model, lambda: model.predict(features), InputError, match)
+
+
+PARAMETERS = [
+    ("ridge", 0.0), ("ridge", -1.0), ("ridge", np.nan), ("ridge", "best"), ("ridge", None), ("ridge", np.inf),
+    ("svm_cost", 0), ("svm_cost", -3.0), ("svm_cost", "high"),
+    ("n_components", 0), ("n_components", -5), ("n_components", 2.5), ("n_components", True),
+    ("max_selection_samples", 0), ("memory_limit", 0), ("memory_limit", "4GB"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), PARAMETERS)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_parameters(model, name, value, method):
+    model.set_params(**{name: value})
+    refused(model, lambda: getattr(model, method)(X, Y), InputError, f"The '{name}' parameter of .* must be .* Got .* instead")
+
+
+VIS_PARAMETERS = [
+    ("layers", (3,)), ("layers", (0, 2)), ("layers", (-1,)), ("layers", ()), ("layers", (1, 1)), ("layers", "all"), ("layers", 2),
+    ("layers", None), ("layer_dims", (3, 0)), ("layer_dims", ()), ("layer_dims", 6), ("layer_dims", (2.0, 4.0)),
+    ("hidden", 0), ("epochs", -1), ("learning_rate", 0.0), ("batch_size", 0), ("identity_weight", -0.1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), VIS_PARAMETERS)
+def test_parameters_of_the_mixer(name, value):
+    model = copy.deepcopy(MODELS["vis"]).fit(X, Y).set_params(**{name: value})
+    refused(model, lambda: model.fit(X, Y), InputError, f"The '{name}' parameter of VisClassifier must be")
+
+
+def test_layer_dims_must_add_up():
+    model = VisClassifier(layer_dims=(2, 3), n_components=10)
+    refused(model, lambda: model.fit(X, Y), InputError, "add up to, 5; got 6")
+
+
+def test_a_bad_first_session_leaves_the_estimator_unfitted():
+    model = IncrementalLSSVC(n_components=10)
+    refused(model, lambda: model.partial_fit(BAD_X, Y), InputError, "NaN")
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(NotFittedError):
+        model.forget(X, Y)
+
+
+def test_classes_are_checked_where_they_are_given(model):
+    refused(model, lambda: model.partial_fit(X, Y, classes=["class 0"]), InputError, "class 1 is not")
+    model.partial_fit(X, Y, classes=np.unique(Y))
+
+
+def test_forgetting_more_than_was_learned(model):
+    twice = np.concatenate([X, X[:1]]), np.concatenate([Y, Y[:1]])
+    refused(model, lambda: model.forget(*twice), NeverLearnedError, "has 30, but 31 were given")
+    refused(model, lambda: model.forget(X, np.full(120, "class 9")), NeverLearnedError, "class 9 was not")
+
+
+def test_forgetting_other_samples_than_were_learned(model):
+    others = X + 20.0
+    refused(model, lambda: model.forget(others[:40], Y[:40]), NeverLearnedError, "not possible for any data")
+
+
+def test_merging_what_does_not_fit(model):
+    others = {
+        "one type": VisClassifier(n_components=30) if isinstance(model, IncrementalLSSVC) else IncrementalLSSVC(n_components=30),
+        "kernel map": copy.deepcopy(model).set_params(n_components=31),
+    }
+    if model.n_components is not None:
+        others["the kernel map; theirs"] = copy.deepcopy(model).set_params(random_state=5)
+    for match, other in others.items():
+        other.fit(X, Y)
+        refused(model, lambda other=other: model.merge(other), IncompatibleModelError, match)
+    with pytest.raises(NotFittedError):
+        model.merge(type(model)())
+
+
+def test_merging_different_mixers():
+    model = copy.deepcopy(MODELS["vis"]).fit(X, Y)
+    other = copy.deepcopy(MODELS["vis"]).fit(X[:60], Y[:60])
+    refused(model, lambda: model.merge(other), IncompatibleModelError, "share the mixer")
+
+
+def test_merging_other_kinds_of_label(model):
+    other = copy.deepcopy(model)
+    other.forget(X, Y).partial_fit(X, np.arange(120) % 4)
+    refused(model, lambda: model.merge(other), InputError, "one kind")
+
+
+@pytest.mark.parametrize("width", [None, 30, 800])
+def test_features_too_large_to_be_squared(width):
+    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, Y)
+    with np.errstate(all="ignore"):
+        refused(model, lambda: model.partial_fit(np.abs(X) * 1e200, Y), InputError, "overflow|scale")
+
+
+# Memory
+
+
+def test_a_session_larger_than_the_limit_is_refused_before_it_starts(model, monkeypatch):
+    monkeypatch.setattr("visvm.head.incremental.Statistics.add", lambda *_: pytest.fail("work was started"))
+    model.set_params(memory_limit=10_000)
+    refused(model, lambda: model.partial_fit(X, Y), MemoryLimitError, r"needs about .* MiB of .* MiB.*smaller batches")
+    refused(model, lambda: model.fit(X, Y), MemoryLimitError, "memory_limit")
+
+
+def test_the_default_limit_is_what_the_machine_has_left(monkeypatch):
+    assert memory.available_bytes() > 2**20
+    monkeypatch.setattr("visvm.head.memory.available_bytes", lambda: 1000)
+    model = IncrementalLSSVC(n_components=30)
+    refused(model, lambda: model.fit(X, Y), MemoryLimitError, "must fit in memory")
+
+
+def test_a_width_no_machine_can_hold_is_refused_at_once():
+    model = IncrementalLSSVC(n_components=10**9)
+    refused(model, lambda: model.fit(X, Y), MemoryLimitError, "lower n_components")
+
+
+def test_the_estimate_follows_the_form():
+    def needed(n_new, n_rows=0, is_dense=False):
+        return memory.Session(n_new, n_rows, is_dense, n_classes=100, n_inputs=384, width=15_000).accumulate_bytes()
+
+    square = 8 * 15_000**2
+    assert 2.0 * square < needed(1000, is_dense=True) < 2.3 * square
+    assert needed(1000, n_rows=7400) < 2.3 * square  # the session that turns thin into dense
+    assert needed(500, n_rows=3000) < 3 * 8 * 3500 * 15_000
+    assert needed(20_000) < 1.3 * square

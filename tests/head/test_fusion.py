@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+
+from visvm import InputError, LearningRateWarning
+from visvm.head.fusion import MixerOptions, MixerWeights, adaptation_loss, train_mixer, untrained_mixer
+
+torch = pytest.importorskip("torch")
+
+
+def random_weights(generator, width=7, hidden=5, out=4, n_classes=3):
+    shapes = [(hidden, width), (hidden,), (out, hidden), (out,), (n_classes, out), (n_classes,)]
+    return MixerWeights(*(generator.normal(size=shape) for shape in shapes))
+
+
+def torch_loss(weights, tapped, final, targets, sample_weight, identity_weight):
+    """Eq. 4-6 in torch, word for word."""
+    hidden = torch.nn.functional.gelu(torch.nn.functional.linear(tapped, weights[0], weights[1]))
+    residual = torch.nn.functional.linear(hidden, weights[2], weights[3])
+    fused = final + residual
+    logits = torch.nn.functional.linear(fused, weights[4], weights[5])
+    entropy = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+    return ((entropy + identity_weight * (fused - final).pow(2).sum(dim=1)) * sample_weight).mean()
+
+
+@pytest.mark.parametrize("identity_weight", [0.0, 0.01, 3.0])
+def test_the_gradient_is_autograds(identity_weight):
+    generator = np.random.default_rng(0)
+    weights = random_weights(generator)
+    data = (generator.normal(size=(9, 7)), generator.normal(size=(9, 4)), generator.integers(0, 3, 9), generator.random(9) + 0.5)
+    loss, gradient = adaptation_loss(weights, *data, identity_weight)
+    tensors = [torch.tensor(array, requires_grad=True) for array in weights]
+    wanted = torch_loss(tensors, *(torch.tensor(part) for part in data), identity_weight)
+    wanted.backward()
+    assert loss == pytest.approx(wanted.item(), rel=1e-12)
+    for ours, tensor in zip(gradient, tensors, strict=True):
+        np.testing.assert_allclose(ours, tensor.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def make_layers(n=90, scale=1.0):
+    generator = np.random.default_rng(1)
+    y = generator.integers(0, 3, n)
+    return scale * (generator.normal(size=(n, 9)) + 2 * generator.normal(size=(3, 9))[y]), y.astype(np.intp)
+
+
+OPTIONS = MixerOptions(hidden=6, epochs=2, batch_size=16)
+
+
+def train(X, y, *, layers=(1, 3), options=OPTIONS, seed=0, weight=None):
+    weight = np.ones(len(y)) if weight is None else weight
+    return train_mixer(X, y, weight, layer_dims=(2, 3, 4), layers=layers, options=options, seed=seed)
+
+
+def test_training_is_torchs_sgd_step_by_step():
+    X, y = make_layers()
+    mixer = train(X, y)
+    start = untrained_mixer((2, 3, 4), (1, 3), hidden=6, n_classes=3, generator=np.random.default_rng([0, 0]))
+    tensors = [torch.tensor(array, requires_grad=True) for array in start.weights]
+    optimiser = torch.optim.SGD(tensors, lr=0.01)
+    generator = np.random.default_rng([0, 1])
+    tapped, final, targets = X[:, [0, 1, 5, 6, 7, 8]], X[:, 5:], torch.tensor(y)
+    for _ in range(2):
+        order = generator.permutation(len(y))
+        for begin in range(0, len(y), 16):
+            batch = order[begin : begin + 16]
+            optimiser.zero_grad()
+            parts = torch.tensor(tapped[batch]), torch.tensor(final[batch]), targets[batch], torch.ones(len(batch))
+            torch_loss(tensors, *parts, 0.01).backward()
+            optimiser.step()
+    for ours, tensor in zip(mixer.weights, tensors, strict=True):
+        np.testing.assert_allclose(ours, tensor.detach().numpy(), rtol=1e-9, atol=1e-12)
+    hidden = torch.nn.functional.gelu(torch.nn.functional.linear(torch.tensor(tapped), tensors[0], tensors[1]))
+    fused = torch.tensor(final) + torch.nn.functional.linear(hidden, tensors[2], tensors[3])
+    np.testing.assert_allclose(mixer.fuse(X), fused.detach().numpy(), atol=1e-12)
+
+
+def test_before_training_the_mixer_is_the_identity():
+    X, _ = make_layers()
+    mixer = untrained_mixer((2, 3, 4), (1, 2, 3), hidden=6, n_classes=3, generator=np.random.default_rng(0))
+    assert mixer.is_identity
+    np.testing.assert_array_equal(mixer.fuse(X), X[:, 5:])
+
+
+def test_one_class_leaves_the_mixer_the_identity():
+    X, y = make_layers()
+    assert train(X, np.zeros_like(y)).is_identity
+
+
+def test_training_lowers_the_loss_and_leaves_only_the_mixer():
+    X, y = make_layers()
+    mixer = train(X, y)
+    assert not mixer.is_identity
+    assert mixer.digest == train(X, y).digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden": 7},
+        {"epochs": 3},
+        {"learning_rate": 0.02},
+        {"batch_size": 8},
+        {"identity_weight": 0.5},
+    ],
+)
+def test_every_option_changes_the_result(change):
+    X, y = make_layers()
+    options = MixerOptions(**(vars(OPTIONS) | change))
+    assert not np.allclose(train(X, y, options=options).fuse(X), train(X, y).fuse(X), rtol=0, atol=1e-7)
+
+
+def test_seed_layers_and_weights_change_the_result():
+    X, y = make_layers()
+    fused = train(X, y).fuse(X)
+    for other in (train(X, y, seed=1), train(X, y, layers=(3,)), train(X, y, weight=np.linspace(0.1, 2, len(y)))):
+        assert not np.allclose(other.fuse(X), fused, rtol=0, atol=1e-7)
+
+
+def test_a_large_identity_weight_keeps_the_feature():
+    X, y = make_layers()
+    weak, strong = (train(X, y, options=MixerOptions(6, 5, 0.01, 16, weight)) for weight in (0.0, 5.0))
+    assert np.abs(strong.fuse(X) - X[:, 5:]).mean() < 0.5 * np.abs(weak.fuse(X) - X[:, 5:]).mean()
+
+
+def test_steps_too_long_for_the_features_are_shortened_with_a_warning():
+    X, y = make_layers(scale=200.0)
+    with pytest.warns(LearningRateWarning, match="was used instead"):
+        mixer = train(X, y)
+    assert np.isfinite(mixer.fuse(X)).all()
+
+
+def test_features_that_no_step_can_train_on_are_refused():
+    X, y = make_layers(scale=1e150)
+    with pytest.raises(InputError, match="scale the features down"):
+        train(X, y)

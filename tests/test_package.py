@@ -1,0 +1,46 @@
+"""The package as a whole: its names, its texts, what importing it costs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import visvm
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_public_names():
+    assert set(visvm.__all__) == {name for name in vars(visvm) if name in visvm.__all__}
+    assert {"IncrementalLSSVC", "VisClassifier"} < set(visvm.__all__)
+    assert issubclass(visvm.NeverLearnedError, visvm.VisvmError)
+    assert issubclass(visvm.MemoryLimitError, MemoryError)
+
+
+def test_the_core_imports_no_extra():
+    loaded = run(
+        "import sys, visvm; print(*[name for name in ('torch', 'onnxruntime', 'PIL', 'ray', 'fastapi') if name in sys.modules])"
+    )
+    assert loaded.split() == []
+
+
+def test_the_readmes_python_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        run(block)
+
+
+def test_contributings_example_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        run(block)
+
+
+def test_the_changelog_names_this_version():
+    assert visvm.__version__.removesuffix(".dev0") in (ROOT / "CHANGELOG.md").read_text()
