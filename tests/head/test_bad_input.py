@@ -168,11 +168,13 @@ def test_merging_other_kinds_of_label(model):
     refused(model, lambda: model.merge(other), InputError, "one kind")
 
 
+@pytest.mark.parametrize("ridge", [1.0, "auto"])
 @pytest.mark.parametrize("width", [None, 30, 800])
-def test_features_too_large_to_be_squared(width):
-    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, Y)
+def test_features_too_large_to_be_squared(width, ridge):
+    model = IncrementalLSSVC(n_components=width, ridge=ridge).fit(X, Y)
     with np.errstate(all="ignore"):
-        refused(model, lambda: model.partial_fit(np.abs(X) * 1e200, Y), InputError, "overflow|scale")
+        refused(model, lambda: model.partial_fit(np.abs(X) * 1e200, Y), InputError, "overflow")
+        refused(model, lambda: model.fit(np.abs(X) * 1e200, Y), InputError, "overflow")
 
 
 # Memory
@@ -181,7 +183,7 @@ def test_features_too_large_to_be_squared(width):
 def test_a_session_larger_than_the_limit_is_refused_before_it_starts(model, monkeypatch):
     monkeypatch.setattr("visvm.head.incremental.Statistics.add", lambda *_: pytest.fail("work was started"))
     model.set_params(memory_limit=10_000)
-    refused(model, lambda: model.partial_fit(X, Y), MemoryLimitError, r"needs about .* MiB of .* MiB.*smaller batches")
+    refused(model, lambda: model.partial_fit(X, Y), MemoryLimitError, r"needs about .* [KM]iB of 9.8 KiB.*smaller batches")
     refused(model, lambda: model.fit(X, Y), MemoryLimitError, "memory_limit")
 
 
@@ -206,3 +208,41 @@ def test_the_estimate_follows_the_form():
     assert needed(1000, n_rows=7400) < 2.3 * square  # the session that turns thin into dense
     assert needed(500, n_rows=3000) < 3 * 8 * 3500 * 15_000
     assert needed(20_000) < 1.3 * square
+
+
+@pytest.mark.parametrize("method", ["forget", "merge"])
+@pytest.mark.parametrize(("name", "value"), [("svm_cost", -1.0), ("svm_cost", "x"), ("ridge", 0.0), ("memory_limit", "4GB")])
+def test_parameters_are_checked_before_forgetting_and_merging(model, name, value, method):
+    arguments = (X[:3], Y[:3]) if method == "forget" else (copy.deepcopy(model),)
+    model.set_params(**{name: value})
+    refused(model, lambda: getattr(model, method)(*arguments), InputError, f"The '{name}' parameter")
+
+
+@pytest.mark.parametrize("ridge", [10**400, np.complex128(1), 1e308])
+def test_a_ridge_that_float64_cannot_use(ridge):
+    model = IncrementalLSSVC(n_components=30, svm_cost=1e-10).fit(X, Y).set_params(ridge=ridge)
+    with np.errstate(all="ignore"):
+        refused(model, lambda: model.partial_fit(X, Y), InputError, "parameter|overflow")
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        (["a", 1] * 60, "all strings or all numbers"),
+        (["a", None] * 60, "sample 1 has no label"),
+        (["a", float("nan")] * 60, "sample 1 has no label"),
+        (np.full(120, 2**63, dtype=np.uint64), "fit"),
+        (np.full(120, 2.0**53), "fit"),
+    ],
+)
+def test_labels_that_cannot_be_told_apart(labels, match):
+    model = IncrementalLSSVC(n_components=30, ridge=1.0)
+    refused(model, lambda: model.fit(X, labels), InputError, match)
+
+
+def test_labels_of_other_containers():
+    wanted = IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, np.arange(120) % 4)
+    for labels in (list(np.arange(120) % 4), (np.arange(120) % 4).astype(object), (np.arange(120) % 4).astype(np.uint64)):
+        model = IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, labels)
+        assert model.classes_.dtype == np.int64
+        np.testing.assert_array_equal(model.predict(X), wanted.predict(X))

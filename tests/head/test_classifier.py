@@ -71,7 +71,7 @@ def test_the_form_changes_by_itself_in_the_middle_of_a_stream(stream):
         wanted = reference.scores(lift(model, X[seen]), y[seen], lift(model, X), ridge=1.0)
         got = model.decision_function(X)
         assert reference.error(got, wanted) < 1e-9
-    assert forms == ["ThinScatter"] * 2 + ["DenseScatter"] * 4
+    assert forms == ["ThinScatter"] * 3 + ["DenseScatter"] * 3
 
 
 def test_one_sample_at_a_time_is_one_batch(stream, width):

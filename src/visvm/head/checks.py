@@ -1,5 +1,6 @@
 """Checks of parameters, features and labels: what must be how, what was given, what to do, on one line."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -36,9 +37,11 @@ def is_count(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
 
 
-def is_positive(value: object) -> bool:
-    """Whether this is a finite number above 0."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and 0 < float(value) < float("inf")
+def is_positive(value: object, *, or_zero: bool = False) -> bool:
+    """Whether this is a finite number above 0, or at least 0."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return False
+    return bool(0 < value <= sys.float_info.max or (or_zero and value == 0))
 
 
 def is_filled(value: object) -> bool:
@@ -69,17 +72,22 @@ def check_labels(y: Any, n: int, owner: str) -> Labels:
     if y is None:
         raise InputError(f"{owner} requires y to be passed, but the target y is None: give one label for every sample")
     with as_input_error():
-        labels = np.asarray(column_or_1d(y, warn=True))
+        labels = np.asarray(column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True))
     if labels.dtype.kind in "OT":
-        kinds = {isinstance(label, str) for label in labels}
-        if kinds == {True}:
-            labels = labels.astype(str)
-        elif len(kinds) > 1:
+        missing = [place for place, label in enumerate(labels) if label is None or label != label]
+        if missing:
+            raise InputError(f"Input y contains NaN or None: sample {missing[0]} has no label; give it one or leave it out")
+        if len({isinstance(label, str) for label in labels}) > 1:
             raise InputError("labels must be all strings or all numbers; got both: convert them")
+        labels = np.array(labels.tolist())
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InputError("Input y contains infinity or NaN: give every sample a label")
     if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not (labels == np.floor(labels)).all()):
         raise InputError(f"Unknown label type: labels must be strings or whole numbers; got {labels[:3].tolist()}: convert them")
+    if labels.dtype.kind in "uf" and len(labels) and np.abs(labels).max() >= (2**63 if labels.dtype.kind == "u" else 2**53):
+        raise InputError("labels must be whole numbers that a 64-bit integer holds exactly; these do not fit: use strings")
+    if labels.dtype.kind in "iu":
+        labels = labels.astype(np.int64)
     if len(labels) != n:
         raise InputError(f"X and y must have as many samples as each other; got {n} and {len(labels)}: give one label a row")
     return labels

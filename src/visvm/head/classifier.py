@@ -186,13 +186,13 @@ class VisClassifier(IncrementalClassifier):
         """Those that were learned with, or in the base session those that were given."""
         if hasattr(self, "mixer_"):
             return self.mixer_.layer_dims
-        return (int(self.n_features_in_),) if self.layer_dims is None else tuple(self.layer_dims)
+        return (int(self.n_features_in_),) if self.layer_dims is None else tuple(int(dim) for dim in self.layer_dims)
 
     def _settle(self, X: Array, targets: Indices, weight: Array) -> None:
         self.ridge_path_: list[RidgeTrial] = []
         self.layer_path_: list[LayerTrial] = []
         automatic = isinstance(self.layers, str)
-        candidates = layer_candidates(len(self._layer_dims())) if automatic else [tuple(self.layers)]
+        candidates = layer_candidates(len(self._layer_dims())) if automatic else [tuple(int(layer) for layer in self.layers)]
         if int(targets.max()) == 0:
             candidates = candidates[:1]  # one class: the mixer is the identity, whichever layers it could read
         self.layers_ = candidates[0]
@@ -234,8 +234,9 @@ class VisClassifier(IncrementalClassifier):
     def _selects(self) -> bool:
         return super()._selects() or isinstance(self.layers, str)
 
-    def _mixed_width(self) -> int:
-        return sum(self._layer_dims())
+    def _mixer_floats(self, n_new: int) -> int:
+        dims = self._layer_dims()
+        return 2 * n_new * (sum(dims) + dims[-1]) + 4 * self.hidden * (sum(dims) + dims[-1])
 
     def _digests(self) -> tuple[str, ...]:
         return (self.kernel_map_.digest, self.mixer_.digest)
@@ -245,8 +246,7 @@ class VisClassifier(IncrementalClassifier):
         for name in ("hidden", "epochs", "batch_size"):
             require(is_count(getattr(self, name)), self, name, "a whole number of at least 1")
         require(is_positive(self.learning_rate), self, "learning_rate", "a finite number above 0")
-        weight = self.identity_weight
-        require(is_positive(weight) or weight == 0, self, "identity_weight", "a finite number of at least 0")
+        require(is_positive(self.identity_weight, or_zero=True), self, "identity_weight", "a finite number of at least 0")
         dims = self.layer_dims
         require(
             dims is None or (is_filled(dims) and all(is_count(dim) for dim in dims)),

@@ -30,12 +30,21 @@ _MOST_RESTARTS = 12
 
 
 class MixerWeights(NamedTuple):
-    """The two linear layers of the mixer and, while it is trained, the auxiliary classifier."""
+    """The two linear layers of the mixer."""
 
     v: Array  # (hidden, width of m)
     v_bias: Array  # (hidden,)
     u: Array  # (layer_dim, hidden)
     u_bias: Array  # (layer_dim,)
+
+
+class TrainingWeights(NamedTuple):
+    """The mixer and, as long as it is trained, the auxiliary classifier."""
+
+    v: Array
+    v_bias: Array
+    u: Array
+    u_bias: Array
     auxiliary: Array  # (n_classes, layer_dim)
     auxiliary_bias: Array  # (n_classes,)
 
@@ -53,7 +62,8 @@ class ResidualMixer:
 
     Examples
     --------
-    >>> mixer = untrained_mixer((2, 3), (1, 2), hidden=4, n_classes=2, generator=np.random.default_rng(0))
+    >>> start = initial_weights((2, 3), (1, 2), hidden=4, n_classes=2, generator=np.random.default_rng(0))
+    >>> mixer = ResidualMixer((2, 3), (1, 2), MixerWeights(*start[:4]))
     >>> X = np.arange(10.0).reshape(2, 5)
     >>> mixer.fuse(X).tolist() == X[:, 2:].tolist()     # before training: the final layer, unchanged
     True
@@ -73,7 +83,7 @@ class ResidualMixer:
     def digest(self) -> str:
         """SHA-256 of what `fuse` computes with."""
         sha = hashlib.sha256(f"visvm mixer 1 {self.layer_dims} {self.layers}\n".encode())
-        for array in self.weights[:4]:
+        for array in self.weights:
             sha.update(np.ascontiguousarray(array, dtype="<f8").data)
         return sha.hexdigest()
 
@@ -107,16 +117,16 @@ def tapped_layers(layer_features: Array, layer_dims: Sequence[int], layers: Sequ
     return np.concatenate(parts, axis=1, dtype=np.float64)
 
 
-def untrained_mixer(
+def initial_weights(
     layer_dims: Sequence[int], layers: Sequence[int], *, hidden: int, n_classes: int, generator: np.random.Generator
-) -> ResidualMixer:
-    """A mixer that is the identity: U and b_U are zero, the rest uniform in ±1/sqrt(inputs), as torch's Linear starts."""
+) -> TrainingWeights:
+    """Weights of the identity: U and b_U are zero, the rest uniform in ±1/sqrt(inputs), as torch's Linear starts."""
     width, out = sum(layer_dims[i - 1] for i in layers), layer_dims[-1]
 
     def uniform(inputs: int, *shape: int) -> Array:
         return np.asarray(generator.uniform(-1.0, 1.0, shape) / np.sqrt(inputs))
 
-    weights = MixerWeights(
+    return TrainingWeights(
         v=uniform(width, hidden, width),
         v_bias=uniform(width, hidden),
         u=np.zeros((out, hidden)),
@@ -124,10 +134,9 @@ def untrained_mixer(
         auxiliary=uniform(out, n_classes, out),
         auxiliary_bias=uniform(out, n_classes),
     )
-    return ResidualMixer(layer_dims, layers, weights)
 
 
-def _residual(weights: MixerWeights, tapped: Array) -> tuple[Array, Array, Array]:
+def _residual(weights: MixerWeights | TrainingWeights, tapped: Array) -> tuple[Array, Array, Array]:
     """z = m V' + b_V, its normal distribution function, and the residual r (eq. 4, exact GELU)."""
     z = tapped @ weights.v.T + weights.v_bias
     below = 0.5 * (1.0 + erf(z / np.sqrt(2.0)))
@@ -135,18 +144,18 @@ def _residual(weights: MixerWeights, tapped: Array) -> tuple[Array, Array, Array
 
 
 def adaptation_loss(
-    weights: MixerWeights,
+    weights: TrainingWeights,
     tapped: Array,
     final: Array,
     targets: NDArray[np.intp],
     sample_weight: Array,
     identity_weight: float,
-) -> tuple[float, MixerWeights]:
+) -> tuple[float, TrainingWeights]:
     """Eq. 6 and its gradient.
 
     Parameters
     ----------
-    weights : MixerWeights
+    weights : TrainingWeights
     tapped : array of shape (n, width of m)
     final : array of shape (n, layer_dim)
     targets : int array of shape (n,)
@@ -159,7 +168,7 @@ def adaptation_loss(
     Returns
     -------
     loss : float
-    gradient : MixerWeights
+    gradient : TrainingWeights
         Derivative of the loss by each array of `weights`.
     """
     rows = np.arange(len(targets))
@@ -176,7 +185,7 @@ def adaptation_loss(
     d_fused = d_logits @ weights.auxiliary + 2.0 * identity_weight * share * residual
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
     d_z = (d_fused @ weights.u) * (below + z * density)
-    gradient = MixerWeights(
+    gradient = TrainingWeights(
         v=d_z.T @ tapped,
         v_bias=d_z.sum(axis=0),
         u=d_fused.T @ (z * below),
@@ -211,8 +220,8 @@ def train_mixer(
     """Train the mixer on the base session by plain SGD.
 
     With one class there is nothing to adapt to, and the mixer stays the identity. Where the steps are too long for the
-    scale of the features, so that the loss ends above where it began, training starts again with steps a quarter as
-    long, and a ``LearningRateWarning`` says so.
+    scale of the features, so that the loss ends at more than twice what it began with, training starts again with steps a
+    quarter as long, and a ``LearningRateWarning`` says so.
 
     Parameters
     ----------
@@ -226,56 +235,62 @@ def train_mixer(
         Decides the initial weights and the order of the samples.
     """
     n_classes = int(targets.max()) + 1
-    start = untrained_mixer(
-        layer_dims, layers, hidden=options.hidden, n_classes=n_classes, generator=np.random.default_rng([seed, 0])
-    )
+    generator = np.random.default_rng([seed, 0])
+    start = initial_weights(layer_dims, layers, hidden=options.hidden, n_classes=n_classes, generator=generator)
     if n_classes == 1:
-        return start
+        return ResidualMixer(layer_dims, layers, MixerWeights(*start[:4]))
     data = (
         tapped_layers(layer_features, layer_dims, layers),
         final_layer(layer_features, layer_dims),
         targets,
         sample_weight / sample_weight.mean(),
     )
-    first_loss, _ = adaptation_loss(start.weights, *data, options.identity_weight)
     rate = options.learning_rate
     for _ in range(_MOST_RESTARTS):
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = _descend(start.weights, data, options, rate, np.random.default_rng([seed, 1]))
-            loss, _ = adaptation_loss(weights, *data, options.identity_weight)
-        if loss <= first_loss:  # false for NaN
+            first, last, weights = _descend(start, data, options, rate, np.random.default_rng([seed, 1]))
+        if last <= 2.0 * first:  # false for NaN
             if rate != options.learning_rate:
                 warnings.warn(
-                    f"the mixer's learning_rate {options.learning_rate:g} made the loss grow; {rate:g} was used instead: "
+                    f"the mixer's learning_rate {options.learning_rate:g} made its loss grow; {rate:g} was used instead: "
                     "scale the features down, or give a smaller learning_rate",
                     LearningRateWarning,
                     stacklevel=2,
                 )
-            return ResidualMixer(layer_dims, layers, weights)
+            return ResidualMixer(layer_dims, layers, MixerWeights(*weights[:4]))
         rate /= 4.0
     raise InputError(
-        f"the mixer must be able to lower its loss; even learning_rate {rate * 4.0:g} made it grow: scale the features down"
+        f"the mixer's loss must not grow in training; it did even with learning_rate {4.0 * rate:g}: scale the features down, "
+        "or lower identity_weight"
     )
 
 
 def _descend(
-    start: MixerWeights,
+    start: TrainingWeights,
     data: tuple[Array, Array, NDArray[np.intp], Array],
     options: MixerOptions,
     rate: float,
     generator: np.random.Generator,
-) -> MixerWeights:
-    """Run all epochs of SGD from `start`, which is left as it is."""
-    weights = MixerWeights(*(array.copy() for array in start))
-    n = len(data[0])
+) -> tuple[float, float, TrainingWeights]:
+    """Run all epochs of SGD from `start`, which is left as it is.
+
+    Returns
+    -------
+    first, last : float
+        Loss before the first step, and mean loss over the last epoch.
+    weights : TrainingWeights
+    """
+    weights = TrainingWeights(*(array.copy() for array in start))
+    tapped, final, targets, share = data
+    losses: list[float] = []
     for _ in range(options.epochs):
-        order = generator.permutation(n)
-        for begin in range(0, n, options.batch_size):
+        order = generator.permutation(len(targets))
+        for begin in range(0, len(order), options.batch_size):
             batch = order[begin : begin + options.batch_size]
-            tapped, final, targets, share = data
-            _, gradient = adaptation_loss(
-                weights, tapped[batch], final[batch], targets[batch], share[batch], options.identity_weight
-            )
+            part = tapped[batch], final[batch], targets[batch], share[batch]
+            loss, gradient = adaptation_loss(weights, *part, options.identity_weight)
+            losses.append(loss)
             for array, step in zip(weights, gradient, strict=True):
                 array -= rate * step
-    return weights
+    steps = -(-len(targets) // options.batch_size)
+    return losses[0], float(np.mean(losses[-steps:])), weights

@@ -100,17 +100,18 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         self
         """
         check_is_fitted(self)
+        self._validate_parameters()
         if type(other) is not type(self):
             raise IncompatibleModelError(
                 f"models to merge must be of one type; got {type(self).__name__} and {type(other).__name__}: "
                 "train both with the same estimator"
             )
         check_is_fitted(other)
-        for what, mine, theirs in zip(("kernel map", "mixer"), self._digests(), other._digests(), strict=False):
+        parts = {"kernel map": "use the same n_components and random_state", "mixer": "start from copies of one fitted model"}
+        for (what, how), mine, theirs in zip(parts.items(), self._digests(), other._digests(), strict=False):
             if mine != theirs:
                 raise IncompatibleModelError(
-                    f"models to merge must share the {what}; theirs is {theirs[:12]}, this one's {mine[:12]}: "
-                    "start both from copies of one fitted model, or with the same parameters and random_state"
+                    f"models to merge must share the {what}; theirs is {theirs[:12]}, this one's {mine[:12]}: {how}"
                 )
         if len(other.classes_):
             check_one_kind(self.classes_, other.classes_)
@@ -141,12 +142,15 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             More samples of a class are to be forgotten than were learned, or other ones.
         """
         check_is_fitted(self)
+        self._validate_parameters()
         draft = copy.copy(self)
         features, labels, weight = draft._validate_samples(X, y, sample_weight, base=False)
         draft._check_memory(len(features), 0, forgets=True)
+        self.statistics_.require_learned(labels, weight)
         draft.statistics_ = self.statistics_.copy()
         for rows in _chunks(len(features), self.kernel_map_.width):
             draft.statistics_.subtract(draft._lift(features[rows]), labels[rows], weight[rows])
+        draft.statistics_.scatter.check(self.statistics_.square_sum())
         draft._solve()
         return self._commit(draft)
 
@@ -199,14 +203,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             self._settle(features, targets, weight)
         else:
             self.statistics_ = self.statistics_.copy()
-        if self.ridge != "auto":
-            self.ridge_ = float(self.ridge)
         self.statistics_.reserve(len(features))
         for rows in _chunks(len(features), self.kernel_map_.width):
             self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
         self._solve()
 
     def _solve(self) -> None:
+        if self.ridge != "auto":
+            self.ridge_ = float(self.ridge)
         self.classes_ = self.statistics_.classes
         if not len(self.classes_):
             self.coefficients_ = np.empty((self.kernel_map_.width + 1, 0))
@@ -246,8 +250,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """Whether the base session chooses anything on a split."""
         return self.ridge == "auto"
 
-    def _mixed_width(self) -> int:
-        """Width of the layers that a mixer is trained on."""
+    def _mixer_floats(self, n_new: int) -> int:  # noqa: ARG002
+        """Numbers held while a mixer is trained on so many samples."""
         return 0
 
     def _digests(self) -> tuple[str, ...]:
@@ -257,10 +261,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
 
     def _validate_parameters(self) -> None:
         require(
-            self.n_components is None or is_count(self.n_components),
+            self.n_components is None or (is_count(self.n_components) and self.n_components < 2**31),
             self,
             "n_components",
-            "a whole number of at least 1, or None",
+            "a whole number from 1 to 2147483647, or None",
         )
         automatic = isinstance(self.ridge, str) and self.ridge == "auto"
         require(automatic or is_positive(self.ridge), self, "ridge", "'auto' or a finite number above 0")
@@ -309,8 +313,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             n_classes=n_classes + len(self.statistics_.classes),
             n_inputs=self._fused_width(),
             width=self.statistics_.n_features,
-            n_selection=min(n_new, limit or n_new) if base and self._selects() else 0,
-            n_mixed=self._mixed_width() if base else 0,
+            n_selection=min(n_new, max(limit or n_new, 5 * n_classes)) if base and self._selects() else 0,
+            n_mixer=self._mixer_floats(n_new) if base else 0,
             forgets=forgets,
         )
         memory.require(session, self.memory_limit)

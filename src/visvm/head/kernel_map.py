@@ -56,8 +56,7 @@ def frozen_normal(seed: int, size: int) -> Array:
     True
     """
     source = np.random.Philox(key=seed)
-    blocks: list[Array] = []
-    found = 0
+    drawn, found = np.empty(size), 0
     while found < size:
         raw = source.random_raw(2 * _BLOCK) >> np.uint64(11)
         x, y = (raw.astype(np.float64) * 2.0**-52 - 1.0).reshape(2, _BLOCK)  # uniform on [-1, 1)
@@ -65,9 +64,10 @@ def frozen_normal(seed: int, size: int) -> Array:
         inside = (s > 0.0) & (s < 1.0)
         x, y, s = x[inside], y[inside], s[inside]
         radius = np.sqrt(-2.0 * _log(s) / s)
-        blocks.append(np.stack([x * radius, y * radius], axis=1).ravel())
-        found += blocks[-1].size
-    return np.concatenate(blocks)[:size] if blocks else np.empty(0)
+        pairs = np.stack([x * radius, y * radius], axis=1).ravel()[: size - found]
+        drawn[found : found + len(pairs)] = pairs
+        found += len(pairs)
+    return drawn
 
 
 class KernelMap:
@@ -124,7 +124,7 @@ class KernelMap:
             A new array.
         """
         if self.matrix is None:
-            return np.array(fused, dtype=np.float64)
+            return np.array(fused, dtype=np.float64, order="C")
         lifted = product(np.asarray(fused, dtype=np.float64), self.matrix)
         return np.maximum(lifted, 0.0, out=lifted)
 

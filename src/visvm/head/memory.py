@@ -32,7 +32,7 @@ class Session:
     n_inputs: int  # width of the fused features
     width: int  # D, width of the lifted features
     n_selection: int = 0  # samples the base session's choices look at
-    n_mixed: int = 0  # width of the layers the mixer is trained on
+    n_mixer: int = 0  # numbers held while the mixer is trained
     forgets: bool = False
 
     def accumulate_bytes(self) -> int:
@@ -47,14 +47,18 @@ class Session:
         else:
             state = after * self.width + after**2 // 2
         chunk = 4 * min(self.n_new, chunk_rows(self.width)) * self.width
-        columns = 5 * (self.width + 1) * (self.n_classes + 1)
+        columns = 8 * (self.width + 1) * (self.n_classes + 1)
         return _FLOAT * (state + chunk + columns + self.n_inputs * self.width)
+
+    def held_bytes(self) -> int:
+        """What the model holds already."""
+        return _FLOAT * (self.width**2 if self.is_dense else self.n_rows * self.width + self.n_rows**2 // 2)
 
     def select_bytes(self) -> int:
         """Peak while λ is chosen and the mixer trained: the lifted sample, the decomposition, the layers."""
         side = min(self.n_selection, self.width)
-        layers = 2 * self.n_new * self.n_mixed
-        return _FLOAT * (2 * self.n_selection * self.width + 4 * side**2 + self.n_inputs * self.width + layers)
+        lifted = 2 * self.n_selection * self.width + 4 * side**2 + self.n_inputs * self.width
+        return _FLOAT * (lifted + self.n_mixer)
 
     def peak_bytes(self) -> int:
         """Peak of the whole session."""
@@ -71,9 +75,12 @@ def available_bytes() -> int | None:
                 amounts.append(int(line.split()[1]) * 1024)
     elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         amounts.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if limit.exists() and used.exists() and limit.read_text().strip() != "max":
-        amounts.append(int(limit.read_text()) - int(used.read_text()))
+    group = Path("/sys/fs/cgroup")
+    limit = (group / "memory.max").read_text().strip() if (group / "memory.max").exists() else "max"
+    if limit != "max":
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(counts["inactive_file"])  # file cache gives way
+        amounts.append(max(int(limit) - used, 0))
     return min(amounts) if amounts else None
 
 
@@ -85,7 +92,8 @@ def require(session: Session, limit: float | None) -> None:
     MemoryLimitError
     """
     needed = session.peak_bytes()
-    allowed = available_bytes() if limit is None else limit
+    available = available_bytes() if limit is None else None
+    allowed = limit if available is None else available + session.held_bytes()
     if allowed is not None and needed > allowed:
         raise MemoryLimitError(
             f"this session of {session.n_new} samples must fit in memory; it needs about {_human(needed)} of "
@@ -94,4 +102,6 @@ def require(session: Session, limit: float | None) -> None:
 
 
 def _human(amount: float) -> str:
+    if amount < 2**20:
+        return f"{amount / 2**10:.1f} KiB"
     return f"{amount / 2**30:.2f} GiB" if amount >= 2**30 else f"{amount / 2**20:.1f} MiB"

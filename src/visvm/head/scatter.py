@@ -10,7 +10,8 @@ digits on the mean, and a small λ then drowns in rounding (``solver.py``).
 
 Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. No row of F belongs to one sample: the
 rows of every batch are turned by a random rotation that is not kept. Its seed is a hash of sums over the rows themselves, so that
-equal data give equal bits, and nobody who lacks the data can turn the rows back.
+equal data give equal bits while nobody who lacks the data can draw the rotation again. What a rotation leaves as it is can still
+be told from F: each session's scatter, and with the targets each session's class sums.
 """
 
 import hashlib
@@ -33,47 +34,72 @@ from visvm.head.products import (
 
 Array = NDArray[np.float64]
 
-THIN_SHARE = 0.5
-"""The thin form is kept up to this share of D in rows. Beyond it a new batch costs more kernel rows (2·n·N·D operations)
-than a dense update (n·D²), and the thin form beside the dense one it turns into would outgrow two dense matrices."""
+THIN_SHARE = 2 / 3
+"""The thin form is kept up to this share of D in rows. It stays the faster one nearly up to D, where a session's N²·n operations
+meet the D³/3 of a dense one; but from here on it would, beside the dense form it turns into, outgrow two dense matrices."""
 
 _GROUP = 64  # rows turned together: every stored row is a blend of many samples, at a cost far below the kernel rows'
 
 
 class DenseScatter:
-    """The scatter as a D x D matrix, of which the lower triangle counts."""
+    """The scatter as a matrix, with its counterpart between features and targets beside it.
 
-    def __init__(self, matrix: Array) -> None:
+    Attributes
+    ----------
+    matrix : array of shape (D, D)
+        Of which the lower triangle counts.
+    cross : array of shape (D, C)
+        Σ (φ - mean)(t - mean of t)ᵀ over the one-hot targets t. Class sums and mean would give it too, but not its last digits.
+    """
+
+    def __init__(self, matrix: Array, cross: Array) -> None:
         self.matrix = matrix
+        self.cross = cross
 
     def copy(self) -> "DenseScatter":
         """An independent copy."""
-        return DenseScatter(self.matrix.copy(order="F"))
+        return DenseScatter(self.matrix.copy(order="F"), self.cross.copy())
 
-    def add(self, rows: Array, targets: Array) -> None:  # noqa: ARG002
-        """Add the difference rows of a batch; the targets are in the class sums already."""
+    def add(self, rows: Array, targets: Array) -> None:
+        """Add the difference rows of a batch, shape (n, D), with their targets, shape (n, C)."""
         add_symmetric_product(self.matrix, rows)
+        self.cross += product(rows.T, targets)
 
-    def subtract(self, rows: Array, targets: Array) -> None:  # noqa: ARG002
+    def merge(self, other: "DenseScatter") -> None:
+        """Add the sums of other samples, without the difference between the means."""
+        self.matrix += other.matrix
+        self.cross += other.cross
+
+    def subtract(self, rows: Array, targets: Array, scale: float) -> None:  # noqa: ARG002
         """Take away the difference rows of a batch that was added."""
-        tolerance = 1e-9 * float(np.trace(self.matrix)) + np.finfo(float).tiny
         add_symmetric_product(self.matrix, rows, sign=-1.0)
+        self.cross -= product(rows.T, targets)
+
+    def check(self, scale: float) -> None:
+        """Refuse sums that no data could have, after a subtraction from squares that added up to `scale`."""
         try:
-            with ShiftedCholesky(self.matrix, tolerance):
+            with ShiftedCholesky(self.matrix, 1e-9 * scale + np.finfo(float).tiny):
                 pass
         except LinAlgError:
             raise NeverLearnedError(_NEVER_LEARNED) from None
 
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
-        """Nothing to do: no class is known here."""
+        """Move the class columns to `places` (-1: drop) among `n_classes`; new columns are zero."""
+        self.cross = _reordered(self.cross, n_classes, places)
 
     def trace(self) -> float:
         """Sum of the eigenvalues."""
         return float(np.trace(self.matrix))
 
-    def product(self) -> Array:
+    def to_matrix(self) -> Array:
         """The whole symmetric matrix, (D, D), as a new array."""
         return mirrored(self.matrix)
+
+
+def _reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array:
+    wider = np.zeros((len(columns), n_classes))
+    wider[:, places[places >= 0]] = columns[:, places >= 0]
+    return wider
 
 
 _NEVER_LEARNED = (
@@ -130,29 +156,29 @@ class ThinScatter:
         self.targets = np.concatenate([self.targets[:kept], targets])
         self._factored_rows = min(self._factored_rows, kept)
 
-    def subtract(self, rows: Array, targets: Array) -> None:
-        """Take away the difference rows of a batch that was added.
+    def subtract(self, rows: Array, targets: Array, scale: float) -> None:
+        """Take away the difference rows of a batch that was added, from squares that add up to `scale`.
 
         F is brought to an orthonormal basis of its rows, where the subtraction is that of the dense form, and a factor is
         taken of what is left.
         """
         factor = np.concatenate(self.blocks) if self.blocks else np.empty((0, self.n_features))
-        if len(rows) > len(factor):
-            raise NeverLearnedError(_NEVER_LEARNED)
         basis, triangle = qr(factor.T, mode="economic", overwrite_a=True)  # (D, rows), (rows, rows)
         inside = product(rows, basis)
         moment = product(triangle, triangle.T) - product(inside.T, inside)
         cross = product(triangle, self.targets) - product(inside.T, targets)
         values, vectors = eigh(moment, overwrite_a=True)
-        size = float(np.abs(values).max(initial=0.0)) + float(np.vdot(rows, rows))
         outside = float(np.linalg.norm(rows - product(inside, basis.T)))
-        if outside > 1e-6 * np.sqrt(size) or values.min(initial=0.0) < -1e-9 * size:
+        if outside > 1e-6 * np.sqrt(scale) or values.min(initial=0.0) < -1e-9 * scale:
             raise NeverLearnedError(_NEVER_LEARNED)
+        size = float(np.abs(values).max(initial=0.0)) + float(np.vdot(rows, rows))
         real = values > len(values) * np.finfo(float).eps * size
         root = np.sqrt(values[real])
-        self.blocks = [product((vectors[:, real] * root).T, basis.T)] if real.any() else []
-        self.targets = product((vectors[:, real] / root).T, cross)
-        self._factored_rows = 0
+        self.blocks, self.targets, self._factored_rows = [], np.empty((0, targets.shape[1])), 0
+        self.add(product((vectors[:, real] * root).T, basis.T), product((vectors[:, real] / root).T, cross))
+
+    def check(self, scale: float) -> None:
+        """Nothing to do: `subtract` has checked."""
 
     def rows(self) -> Iterator[tuple[Array, Array]]:
         """The blocks of F, each with its targets."""
@@ -163,9 +189,7 @@ class ThinScatter:
 
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
         """Move the class columns to `places` (-1: drop) among `n_classes`; new columns are zero."""
-        wider = np.zeros((self.n_rows, n_classes))
-        wider[:, places[places >= 0]] = self.targets[:, places >= 0]
-        self.targets = wider
+        self.targets = _reordered(self.targets, n_classes, places)
 
     def factored(self, shift: float) -> GrowingCholesky:
         """Cholesky factor of FFᵀ + shift·I; only the rows that are new since the last call with this shift cost anything."""
@@ -202,15 +226,15 @@ class ThinScatter:
         matrix = np.zeros((self.n_features, self.n_features), order="F")
         for block in self.blocks:
             add_symmetric_product(matrix, block)
-        return DenseScatter(matrix)
+        return DenseScatter(matrix, self.transposed_times(self.targets))
 
     def trace(self) -> float:
         """Sum of the eigenvalues."""
         return float(sum(np.vdot(block, block) for block in self.blocks))
 
-    def product(self) -> Array:
+    def to_matrix(self) -> Array:
         """The whole symmetric matrix, (D, D), as a new array."""
-        return self.to_dense().product()
+        return self.to_dense().to_matrix()
 
 
 def _rotate(rows: Array, targets: Array) -> None:

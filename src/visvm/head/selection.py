@@ -22,7 +22,9 @@ RIDGE_CANDIDATES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 
 """The paper's 16 values of λ."""
 
 _FOLDS = 5  # one fifth is held out
-_BEYOND = 12  # so many decades may the search go past the first or the last candidate
+_WORTH = 1e-6  # a smaller λ than the first candidate is tried while it gains this share
+_MOST = 60  # candidates in all
+_ALIKE = 1e-3  # errors of the ±1 targets that differ by less are alike to one class
 _ROUNDING = 1e-6  # λ is chosen only where float64 keeps the scores to this share
 
 
@@ -104,7 +106,8 @@ def search_ridge(
     svm_cost : float
     candidates : sequence of float
     beyond : bool
-        Go on in decades past the first or the last candidate while that is the best.
+        Go on in decades past the first and the last candidate where one of them is the best, and samples were held out to
+        tell.
 
     Returns
     -------
@@ -130,19 +133,21 @@ def search_ridge(
         return float(np.finfo(float).eps) * path.largest <= _ROUNDING * (path.smallest + trial.ridge / svm_cost)
 
     def best(trials: list[RidgeTrial]) -> RidgeTrial:
-        return min([trial for trial in trials if resolved(trial)] or trials[-1:], key=lambda t: (t.mse, -t.ridge))
+        usable = [trial for trial in trials if resolved(trial)] or trials[-1:]
+        if signs.shape[1] == 1:  # one class tells nothing of where classes part: the largest λ that still fits it
+            return max(trial for trial in usable if trial.mse <= min(usable, key=lambda t: t.mse).mse + _ALIKE)
+        return min(usable, key=lambda t: (t.mse, -t.ridge))
 
     trials = sorted(attempt(ridge) for ridge in candidates)
-    # Downwards only for a gain worth having: a smaller λ is less well conditioned for every session to come.
-    for edge, factor, worth in ((0, 0.1, 1e-6), (-1, 10.0, 0.0)):
-        for _ in range(_BEYOND if beyond else 0):
-            if best(trials) != trials[edge]:
-                break
-            further = attempt(trials[edge].ridge * factor)
-            gains = resolved(further) and further.mse < trials[edge].mse * (1.0 - worth)
-            if resolved(trials[edge]) and not gains:
-                break
-            trials = sorted([*trials, further])
+    if beyond and projected is not None and best(trials) in (trials[0], trials[-1]):
+        # Upwards as far as λ can matter: where the data are large, the whole grid may lie on a plateau far below the minimum.
+        while trials[-1].ridge / svm_cost < path.largest:
+            trials.append(attempt(10.0 * trials[-1].ridge))
+        # Downwards only for a gain worth having: a smaller λ is less well conditioned for every session to come.
+        gain = best(trials) == trials[0]
+        while gain and len(trials) < _MOST:
+            trials.insert(0, attempt(0.1 * trials[0].ridge))
+            gain = resolved(trials[0]) and trials[0].mse < trials[1].mse * (1.0 - _WORTH)
     return best(trials), trials
 
 

@@ -21,6 +21,7 @@ no squaring has touched.
 """
 
 import warnings
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,9 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
     shift = ridge / svm_cost
     while True:
         try:
-            return _solve(statistics, shift)
+            coefficients = _solve(statistics, shift)
+            _check_finite(float(np.abs(coefficients).max()))
+            return coefficients
         except LinAlgError:
             raised = max(10.0 * shift, 4.0 * _EPSILON * statistics.scatter.trace())
             _check_finite(raised)
@@ -88,7 +91,7 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
 
 def _check_finite(size: float) -> None:
     if not np.isfinite(size):
-        raise InputError("features must be small enough to be squared in float64; these overflow: scale them down")
+        raise InputError("features, weights and ridge must be small enough for float64; their squares overflow: scale them down")
 
 
 def _solve(statistics: Statistics, shift: float) -> Array:
@@ -97,9 +100,8 @@ def _solve(statistics: Statistics, shift: float) -> Array:
     if isinstance(statistics.scatter, ThinScatter):
         solution = _solve_thin(statistics.scatter, mean, shift)
     else:
-        centred = statistics.class_sums[:-1] - np.outer(mean, statistics.class_counts)
         right = np.empty((len(mean), len(target_mean) + 1), order="F")
-        right[:, :-1], right[:, -1] = 2.0 * centred, mean
+        right[:, :-1], right[:, -1] = 2.0 * statistics.scatter.cross, mean
         _check_finite(statistics.scatter.trace())
         with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
             solution = factor.solve(right)
@@ -144,7 +146,7 @@ class RidgePath:
     Attributes
     ----------
     largest, smallest : float
-        Extreme eigenvalues of the scatter; `smallest` is zero where the rows do not span the space.
+        Extreme eigenvalues of the scatter; `smallest` is zero where there are too few rows to span the space.
     """
 
     def __init__(self, lifted: Array, signs: Array, weight: Array) -> None:
@@ -167,9 +169,10 @@ class RidgePath:
         else:
             square = np.zeros((d, d), order="F")
             add_symmetric_product(square, self._rows)
+        _check_finite(float(np.trace(square)))
         values, vectors = eigh(square, lower=True, overwrite_a=True, driver="evd", check_finite=False)
         self._values, self._vectors = np.maximum(values, 0.0), np.asarray(vectors)
-        self.smallest, self.largest = float(self._values[0]), float(self._values[-1])
+        self.smallest, self.largest = 0.0 if self._dual else float(self._values[0]), float(self._values[-1])
         if self._dual:
             self._right = self._vectors.T @ self._targets
             self._mean_inside = (self._rows @ self._mean) @ self._vectors
@@ -207,6 +210,11 @@ class RidgePath:
         along = float(self._mean_inside @ toward_mean)
         return toward_mean, (float(self._mean @ self._mean) - along) / shift if self._dual else along
 
+    @cached_property
+    def _own_coordinates(self) -> Array:
+        """The training rows in the coordinates of the scatter's eigenvectors, (n, D)."""
+        return product(self._rows, self._vectors)
+
     def leave_one_out_scores(self, shift: float) -> Array:
         """Scores, (n, C), of every training row by the model that did not see it, at μ = `shift`.
 
@@ -218,7 +226,7 @@ class RidgePath:
         if self._dual:
             basis, offset, middle, remainder = self._vectors, 0.0, inverse, 1.0 / (self._lifted_unit + shift)
         else:
-            basis, offset, middle, remainder = self._rows @ self._vectors, 1.0 / shift, -inverse / shift, 1.0 / shift
+            basis, offset, middle, remainder = self._own_coordinates, 1.0 / shift, -inverse / shift, 1.0 / shift
 
         def invert(columns: Array) -> Array:
             spread = basis @ (middle[:, None] * (basis.T @ columns))

@@ -24,7 +24,7 @@ from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter
 
 Array = NDArray[np.float64]
 
-_TOLERANCE = 1e-9  # relative: a count of weighted samples closer to zero than this is zero
+_TOLERANCE = 1e-12  # relative: a count of weighted samples closer to zero than this is zero
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Statistics:
         """G = Σ φ̃φ̃ᵀ, (D + 1, D + 1), eq. 14, as a new array."""
         total = self.feature_sum
         gram: Array = np.outer(total, total) / max(total[-1], np.finfo(float).tiny)
-        gram[:-1, :-1] += self.scatter.product()
+        gram[:-1, :-1] += self.scatter.to_matrix()
         return gram
 
     @property
@@ -102,6 +102,10 @@ class Statistics:
     def mean(self) -> Array:
         """Mean lifted feature, (D,)."""
         return np.asarray(self.feature_sum[:-1] / self.n_samples)
+
+    def square_sum(self) -> float:
+        """Σ |φ|², the size that rounding is relative to."""
+        return self.scatter.trace() + self.n_samples * float(self.mean @ self.mean)
 
     # Changes
 
@@ -138,23 +142,46 @@ class Statistics:
         """Add the sums of another set of samples, lifted by the same map. `other` is left as it is."""
         if not len(other.classes):
             return
-        twin = other.copy()
         joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
-        self._set_classes(joined)
+        twin = Statistics(self.n_features)  # `other` with the columns of both
+        twin.classes, twin.class_sums = other.classes, other.class_sums
+        twin.scatter = other.scatter if isinstance(other.scatter, DenseScatter) else other.scatter.copy()
         twin._set_classes(joined)
+        self._set_classes(joined)
         mine, theirs = self._moments(self.class_sums), twin._moments(twin.class_sums)
         if isinstance(twin.scatter, DenseScatter) and isinstance(self.scatter, ThinScatter):
-            self.scatter, twin.scatter = twin.scatter, self.scatter
+            self.scatter, twin.scatter = twin.scatter.copy(), self.scatter
         row, target = _mean_difference(theirs, mine)
         if isinstance(twin.scatter, ThinScatter):
             self.reserve(twin.scatter.n_rows + 1)
             for rows, targets in twin.scatter.rows():
                 self.scatter.add(rows.copy(), targets.copy())
         elif isinstance(self.scatter, DenseScatter):
-            self.scatter.matrix += twin.scatter.matrix
+            self.scatter.merge(twin.scatter)
         if mine.count:
             self.scatter.add(row[None], target[None])
         self.class_sums = self.class_sums + twin.class_sums
+
+    def require_learned(self, labels: NDArray[np.generic], weight: Array) -> None:
+        """Refuse to forget more samples of a class than were learned.
+
+        Raises
+        ------
+        NeverLearnedError
+        """
+        unknown = np.setdiff1d(labels, self.classes)
+        if len(unknown):
+            raise NeverLearnedError(
+                f"classes to forget must have been learned; {unknown[0]!s} was not: see classes_ for those that were"
+            )
+        given = weight @ self._one_hot(labels)
+        excess = given - self.class_counts
+        worst = int(excess.argmax())
+        if excess[worst] > _TOLERANCE * self.class_counts[worst]:
+            raise NeverLearnedError(
+                f"samples to forget must have been learned; class {self.classes[worst]!s} has {self.class_counts[worst]:g}, "
+                f"but {given[worst]:g} were given: give only what was learned"
+            )
 
     def subtract(self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None) -> None:
         """Forget samples that were learned. Parameters as in `add`.
@@ -162,29 +189,26 @@ class Statistics:
         Raises
         ------
         NeverLearnedError
-            A class would be left with fewer than no samples, or the sums could not be those of any data. The object may
-            then be half-way: work on a copy.
+            The sums could not be those of any data. The object may then be half-way: work on a copy.
         """
-        unknown = np.setdiff1d(labels, self.classes)
-        if len(unknown):
-            raise NeverLearnedError(
-                f"classes to forget must have been learned; {unknown[0]!s} was not: see classes_ for those that were"
-            )
-        one_hot, weight = self._one_hot(labels), np.ones(len(lifted)) if weight is None else weight
+        weight = np.ones(len(lifted)) if weight is None else weight
+        self.require_learned(labels, weight)
+        one_hot = self._one_hot(labels)
         left = self.class_sums - _sums(lifted, one_hot, weight)
-        slack = _TOLERANCE * self.class_counts
-        for label, count, before, allowed in zip(self.classes, left[-1], self.class_counts, slack, strict=True):
-            if count < -allowed:
-                raise NeverLearnedError(
-                    f"samples to forget must have been learned; class {label!s} has {before:g}, "
-                    f"but {before - count:g} were given: give only what was learned"
-                )
-        left[:, left[-1] <= slack] = 0.0
+        gone = left[-1] <= _TOLERANCE * self.class_counts
+        sizes = np.abs(self.class_sums[:-1, gone]).max(axis=0, initial=0.0) + np.abs(lifted).max()
+        if (np.abs(left[:-1, gone]).max(axis=0, initial=0.0) > 1e-6 * sizes).any():
+            raise NeverLearnedError(
+                "samples to forget must have been learned as they are; a class would be left with a sum but no samples: "
+                "give the same features and labels that were learned"
+            )
+        left[:, gone] = 0.0
         before = self._moments(left)
-        self.scatter.subtract(*_difference_rows(lifted, one_hot, weight, before))
+        scale = self.square_sum()
+        self.scatter.subtract(*_difference_rows(lifted, one_hot, weight, before), scale)
         self.class_sums = left
         if before.count:
-            self._set_classes(self.classes[left[-1] > 0])
+            self._set_classes(self.classes[~gone])
         else:
             self.classes, self.class_sums = np.empty(0, dtype=np.int64), np.empty((self.n_features + 1, 0))
             self.scatter = ThinScatter(self.n_features)
@@ -226,7 +250,7 @@ def _sums(lifted: Array, one_hot: Array, weight: Array) -> Array:
 
 def _mean_difference(batch: _Moments, before: _Moments) -> tuple[Array, Array]:
     """The row and target that joining two sets of samples adds."""
-    scale = np.sqrt(batch.count * before.count / (batch.count + before.count))
+    scale = np.sqrt(batch.count / (batch.count + before.count)) * np.sqrt(before.count)
     return scale * (batch.mean - before.mean), scale * (batch.target_mean - before.target_mean)
 
 
@@ -238,7 +262,7 @@ def _difference_rows(lifted: Array, one_hot: Array, weight: Array, before: _Mome
     """
     root, count = np.sqrt(weight), float(weight.sum())
     batch = _Moments(count, weight @ lifted / count, weight @ one_hot / count)
-    rows = lifted
+    rows = np.ascontiguousarray(lifted)  # as BLAS needs it to write in place
     rows -= batch.mean
     rows *= root[:, None]
     targets = (one_hot - batch.target_mean) * root[:, None]
