@@ -96,13 +96,7 @@ class GrowingCholesky:
             K + shift·I is not positive definite to working precision. The factor is then as it was.
         """
         self.largest = float(np.maximum(self.largest, corner.diagonal().max()))  # keeps a NaN
-        begin = 0
-        for before, triangle in self._panels:
-            here = left[:, begin : begin + len(triangle)]
-            if begin:
-                blas.dgemm(-1.0, left[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1)
-            blas.dtrsm(1.0, triangle, here, side=1, lower=1, trans_a=1, overwrite_b=1)
-            begin += len(triangle)
+        begin = self._substitute(left)
         if begin:
             blas.dsyrk(-1.0, left, beta=1.0, c=corner, lower=1, overwrite_c=1)
         corner[np.diag_indices(len(corner))] += self.shift
@@ -111,16 +105,21 @@ class GrowingCholesky:
             raise LinAlgError(f"leading minor {begin + info} is not positive")
         self._panels.append((left, factor))
 
+    def _substitute(self, rows: Array) -> int:
+        """Multiply rows, (k, n_rows) in Fortran order, by the inverse transpose of the factor, in place; return n_rows."""
+        begin = 0
+        for before, triangle in self._panels:
+            here = rows[:, begin : begin + len(triangle)]
+            if begin:
+                blas.dgemm(-1.0, rows[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1)
+            blas.dtrsm(1.0, triangle, here, side=1, lower=1, trans_a=1, overwrite_b=1)
+            begin += len(triangle)
+        return begin
+
     def solve(self, right: Array) -> Array:
         """Solve (K + shift·I) x = right, (rows, k)."""
         turned = np.array(right, order="C").T  # (k, rows) in Fortran order: slices of columns are contiguous
-        begin = 0
-        for before, triangle in self._panels:
-            here = turned[:, begin : begin + len(triangle)]
-            if begin:
-                blas.dgemm(-1.0, turned[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1)
-            blas.dtrsm(1.0, triangle, here, side=1, lower=1, trans_a=1, overwrite_b=1)
-            begin += len(triangle)
+        begin = self._substitute(turned)
         for before, triangle in reversed(self._panels):
             begin -= len(triangle)
             here = turned[:, begin : begin + len(triangle)]
