@@ -91,6 +91,16 @@ def test_the_search_goes_on_beyond_the_edge(scale, edge):
     assert best.mse < min(trial.mse for trial in trials if trial.ridge in RIDGE_CANDIDATES)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("scale", [1e-3, 1e2, 1e3])
+def test_no_scale_of_the_features_leaves_the_search_on_a_plateau(scale, seed):
+    X, y = make_stream(seed=seed)
+    phi = scale * reference.relu_map(X, np.random.default_rng(seed).normal(size=(6, 60)))
+    split, best, _ = search(phi, y)
+    wide = [held_out_error(phi, y, split.train, split.held_out, 10.0**power)[0] for power in range(-12, 14)]
+    assert best.mse < 1.2 * min(wide)
+
+
 def test_a_ridge_that_float64_cannot_resolve_is_not_chosen():
     generator = np.random.default_rng(0)
     base = generator.normal(size=(60, 3)) * 1e4

@@ -22,8 +22,8 @@ RIDGE_CANDIDATES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 
 """The paper's 16 values of λ."""
 
 _FOLDS = 5  # one fifth is held out
-_WORTH = 1e-6  # a smaller λ than the first candidate is tried while it gains this share
-_MOST = 60  # candidates in all
+_WORTH = 1e-6  # beyond the candidates, a further decade is tried while the last one gained this share
+_SMALL = 1e-3  # beside the largest eigenvalue
 _ALIKE = 1e-3  # errors of the ±1 targets that differ by less are alike to one class
 _ROUNDING = 1e-6  # λ is chosen only where float64 keeps the scores to this share
 
@@ -106,8 +106,8 @@ def search_ridge(
     svm_cost : float
     candidates : sequence of float
     beyond : bool
-        Go on in decades past the first and the last candidate where one of them is the best, and samples were held out to
-        tell.
+        Go on in decades past the first and the last candidate where one of them is the best (or all are small beside the
+        data), if samples were held out to tell.
 
     Returns
     -------
@@ -116,39 +116,63 @@ def search_ridge(
     trials : list of RidgeTrial
         All of them, by λ.
     """
-    signs = 2.0 * np.eye(int(targets.max()) + 1)[targets] - 1.0
-    path = RidgePath(lift(split.train), signs[split.train], weight[split.train])
-    judged = split.train if split.held_out is None else split.held_out
-    projected = None if split.held_out is None else path.project(lift(split.held_out))
+    search = _RidgeSearch(lift, targets, weight, split, svm_cost)
+    trials = sorted(search.attempt(ridge) for ridge in candidates)
+    if beyond and split.held_out is not None:
+        trials = search.beyond_the_edge(trials)
+    return search.best(trials), trials
 
-    def attempt(ridge: float) -> RidgeTrial:
-        shift = ridge / svm_cost
+
+class _RidgeSearch:
+    """One decomposition, and the candidates judged by it."""
+
+    def __init__(self, lift: Callable[[Indices], Array], targets: Indices, weight: Array, split: Split, svm_cost: float) -> None:
+        signs = 2.0 * np.eye(int(targets.max()) + 1)[targets] - 1.0
+        judged = split.train if split.held_out is None else split.held_out
+        self._svm_cost = svm_cost
+        self._path = RidgePath(lift(split.train), signs[split.train], weight[split.train])
+        self._projected = None if split.held_out is None else self._path.project(lift(split.held_out))
+        self._signs, self._targets, self._weight = signs[judged], targets[judged], weight[judged]
+
+    def attempt(self, ridge: float) -> RidgeTrial:
+        """Judge one λ."""
+        shift = ridge / self._svm_cost
+        path, projected = self._path, self._projected
         scores = path.leave_one_out_scores(shift) if projected is None else path.scores(projected, shift)
-        errors = ((scores - signs[judged]) ** 2).mean(axis=1)
-        correct = scores.argmax(axis=1) == targets[judged]
-        mse, accuracy = (float(np.average(values, weights=weight[judged])) for values in (errors, correct))
+        errors = ((scores - self._signs) ** 2).mean(axis=1)
+        correct = scores.argmax(axis=1) == self._targets
+        mse, accuracy = (float(np.average(values, weights=self._weight)) for values in (errors, correct))
         return RidgeTrial(ridge, mse, accuracy)
 
-    def resolved(trial: RidgeTrial) -> bool:
-        return float(np.finfo(float).eps) * path.largest <= _ROUNDING * (path.smallest + trial.ridge / svm_cost)
+    def usable(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
+        """Those with a λ that float64 resolves; the largest where it resolves none."""
+        noise = float(np.finfo(float).eps) * self._path.largest / _ROUNDING
+        return [trial for trial in trials if self._path.smallest + trial.ridge / self._svm_cost >= noise] or trials[-1:]
 
-    def best(trials: list[RidgeTrial]) -> RidgeTrial:
-        usable = [trial for trial in trials if resolved(trial)] or trials[-1:]
-        if signs.shape[1] == 1:  # one class tells nothing of where classes part: the largest λ that still fits it
-            return max(trial for trial in usable if trial.mse <= min(usable, key=lambda t: t.mse).mse + _ALIKE)
-        return min(usable, key=lambda t: (t.mse, -t.ridge))
+    def best(self, trials: list[RidgeTrial]) -> RidgeTrial:
+        """The usable one with the least error."""
+        usable = self.usable(trials)
+        least = min(usable, key=lambda trial: (trial.mse, -trial.ridge))
+        if self._signs.shape[1] == 1:  # one class tells nothing of where classes part: the largest λ that still fits it
+            return max(trial for trial in usable if trial.mse <= least.mse + _ALIKE)
+        return least
 
-    trials = sorted(attempt(ridge) for ridge in candidates)
-    if beyond and projected is not None and best(trials) in (trials[0], trials[-1]):
-        # Upwards as far as λ can matter: where the data are large, the whole grid may lie on a plateau far below the minimum.
-        while trials[-1].ridge / svm_cost < path.largest:
-            trials.append(attempt(10.0 * trials[-1].ridge))
+    def beyond_the_edge(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
+        """Add decades to both sides where the best is at an edge, or even the last candidate is small beside the data."""
+        small = trials[-1].ridge / self._svm_cost < _SMALL * self._path.largest
+        if not small and self.best(trials) not in (self.usable(trials)[0], trials[-1]):
+            return trials
+        # Upwards as far as λ can matter: the whole grid may lie on a plateau, or in a shallow dip, far below the minimum.
+        gain = True
+        while trials[-1].ridge / self._svm_cost < self._path.largest or (gain and self.best(trials) == trials[-1]):
+            trials = [*trials, self.attempt(10.0 * trials[-1].ridge)]
+            gain = trials[-1].mse < trials[-2].mse * (1.0 - _WORTH)
         # Downwards only for a gain worth having: a smaller λ is less well conditioned for every session to come.
-        gain = best(trials) == trials[0]
-        while gain and len(trials) < _MOST:
-            trials.insert(0, attempt(0.1 * trials[0].ridge))
-            gain = resolved(trials[0]) and trials[0].mse < trials[1].mse * (1.0 - _WORTH)
-    return best(trials), trials
+        gain = self.best(trials) == trials[0]
+        while gain:
+            trials = [self.attempt(0.1 * trials[0].ridge), *trials]
+            gain = self.best(trials) == trials[0] and trials[0].mse < trials[1].mse * (1.0 - _WORTH)
+        return trials
 
 
 def layer_candidates(n_layers: int) -> list[tuple[int, ...]]:
