@@ -15,7 +15,6 @@ import json
 import multiprocessing
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -274,8 +273,14 @@ def _measure_growth(width: int, n: int) -> Growth:
     scatter = model.statistics_.scatter
     thin = isinstance(scatter, ThinScatter)
     state = sum(block.nbytes for block in scatter.blocks) if isinstance(scatter, ThinScatter) else 8 * width**2
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     return Growth(width, n, "thin" if thin else "dense", seconds, peak, state)
+
+
+def peak_bytes() -> int:
+    """Peak memory of this process; getrusage would count the parent's, from which it was forked."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def growth(scale: float) -> list[Row]:
