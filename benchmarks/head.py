@@ -121,7 +121,7 @@ def acil_way(sessions: list[tuple[Array, NDArray[np.intp]]], n_classes: int, rid
 
 
 def against_peers(scale: float) -> list[Row]:
-    """Ten sessions of 500 images, 100 classes, D = 10 000."""
+    """Ten sessions of 500 images, 100 classes, D = 10 000. Ours is given λ; RanPAC's way searches it in every session."""
     width, n, ridge = int(10_000 * scale), int(500 * scale), 100.0
     kernel_map = KernelMap(INPUTS, width, seed=0)
     sessions = []
@@ -155,7 +155,7 @@ def against_peers(scale: float) -> list[Row]:
 
 
 def against_limit(scale: float) -> list[Row]:
-    """λ path, a thin session, a dense session: against a plain product of as many operations."""
+    """Against a plain product of as many operations; 4n³, an upper count, stand for the λ path's eigen-decomposition."""
     width, n_classes = int(15_000 * scale), int(100 * scale)
     seen, new = int(3000 * scale), int(500 * scale)
     kernel_map = KernelMap(INPUTS, width, seed=0)
