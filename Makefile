@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test check lint format benchmark clean
 
 demo: .venv/core
-	$(BIN)/python -m visvm.demo
+	$(BIN)/visvm demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest

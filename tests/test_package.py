@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import visvm
 
 ROOT = Path(__file__).parents[1]
@@ -15,8 +17,11 @@ def run(code):
 
 
 def test_public_names():
-    assert set(visvm.__all__) == {name for name in vars(visvm) if name in visvm.__all__}
-    assert {"IncrementalLSSVC", "VisClassifier"} < set(visvm.__all__)
+    assert all(getattr(visvm, name) is not None for name in visvm.__all__)
+    assert set(visvm.__all__) - {"__version__"} == set(visvm._HOME) <= set(dir(visvm))
+    assert {"ImageClassifier", "IncrementalLSSVC", "VisClassifier"} < set(visvm.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = visvm.nothing
     assert issubclass(visvm.NeverLearnedError, visvm.VisvmError)
     assert issubclass(visvm.MemoryLimitError, MemoryError)
 

@@ -1,31 +1,86 @@
 """Visual Incremental SVM: learn to recognise images class by class, exactly and without forgetting.
 
-Reading order: ``errors`` (what can go wrong), then ``head`` (layer features → scores), whose own docstring goes on from
-there, then ``demo``.
+Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
+whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
+and ``head_state`` (one file holds a model), ``image_classifier`` (images in, labels out), then what people see: ``figures``,
+``terminal``, ``reporting``, ``doctor``, ``demo``, ``cli_upkeep``, ``cli``.
+
+Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """
 
-from visvm.errors import (
-    IllConditionedWarning,
-    IncompatibleModelError,
-    InputError,
-    LearningRateWarning,
-    MemoryLimitError,
-    NeverLearnedError,
-    VisvmError,
-)
-from visvm.head.classifier import IncrementalLSSVC, VisClassifier
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from visvm.encoders.loading import load_encoder
+    from visvm.errors import (
+        EncoderError,
+        IllConditionedWarning,
+        ImageError,
+        IncompatibleModelError,
+        InputError,
+        LearningRateWarning,
+        MemoryLimitError,
+        ModelFileError,
+        NeverLearnedError,
+        VisvmError,
+        WeightsError,
+    )
+    from visvm.head.classifier import IncrementalLSSVC, VisClassifier
+    from visvm.image_classifier import ImageClassifier
+    from visvm.results import Evaluation, Prediction, SessionReport
 
 __version__ = "0.1.0.dev0"
 
+_HOMES = {
+    "visvm.encoders.loading": ["load_encoder"],
+    "visvm.errors": [
+        "EncoderError",
+        "IllConditionedWarning",
+        "ImageError",
+        "IncompatibleModelError",
+        "InputError",
+        "LearningRateWarning",
+        "MemoryLimitError",
+        "ModelFileError",
+        "NeverLearnedError",
+        "VisvmError",
+        "WeightsError",
+    ],
+    "visvm.head.classifier": ["IncrementalLSSVC", "VisClassifier"],
+    "visvm.image_classifier": ["ImageClassifier"],
+    "visvm.results": ["Evaluation", "Prediction", "SessionReport"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
 __all__ = [
+    "EncoderError",
+    "Evaluation",
     "IllConditionedWarning",
+    "ImageClassifier",
+    "ImageError",
     "IncompatibleModelError",
     "IncrementalLSSVC",
     "InputError",
     "LearningRateWarning",
     "MemoryLimitError",
+    "ModelFileError",
     "NeverLearnedError",
+    "Prediction",
+    "SessionReport",
     "VisClassifier",
     "VisvmError",
+    "WeightsError",
     "__version__",
+    "load_encoder",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]

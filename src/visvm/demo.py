@@ -1,46 +1,165 @@
-"""The whole idea in seconds: digits learned two classes at a time, beside a head that forgets.
+"""The whole idea in a minute: pictures learned class by class through the default encoder, beside a head that forgets.
 
-Run by ``make demo``, or ``python -m visvm.demo``.
+Run by ``visvm demo`` and ``make demo``. Both heads see the same features; only the way they learn differs.
 """
 
-import sys
-import time
-from typing import TextIO
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from rich.console import Console
 from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
-from sklearn.model_selection import train_test_split
 
-from visvm.head.classifier import IncrementalLSSVC
+from visvm.encoders.encoder import LayerFeatures
+from visvm.errors import InputError
+from visvm.figures import draw_demo
+from visvm.image_classifier import ImageClassifier, Progress
+from visvm.labelled import Label, Labelled, read_labelled
+from visvm.terminal import percent, table
+
+_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_SESSIONS = 5
+_TRAIN, _TEST = 30, 15  # images of a class
 
 
-def run(out: TextIO) -> None:
-    """Learn scikit-learn's digits in five sessions and write, after each, the accuracy on all classes seen so far."""
-    X, y = load_digits(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
-    ours = IncrementalLSSVC(n_components=2000, random_state=0)
-    theirs = SGDClassifier(random_state=0)  # a linear SVM on the same lifted features, trained by gradient steps
-    out.write("scikit-learn's digits, two classes a session; accuracy on the test images of all classes seen so far\n\n")
-    out.write("session  classes  visvm   gradient-trained head  seconds (visvm)\n")
-    for first in range(0, 10, 2):
-        new = (y_train == first) | (y_train == first + 1)
-        begin = time.perf_counter()
-        ours.partial_fit(X_train[new], y_train[new])
-        seconds = time.perf_counter() - begin
-        lift = ours.kernel_map_.lift
-        for _ in range(10):
-            theirs.partial_fit(lift(X_train[new]), y_train[new], classes=np.arange(10))
-        seen = y_test <= first + 1
-        accuracy = ours.score(X_test[seen], y_test[seen]), theirs.score(lift(X_test[seen]), y_test[seen])
-        out.write(f"{first // 2 + 1:^7}  {f'0 to {first + 1}':^7}  {accuracy[0]:6.1%}  {accuracy[1]:^21.1%}  {seconds:8.2f}\n")
-    whole = IncrementalLSSVC(n_components=2000, ridge=ours.ridge_, random_state=0).fit(X_train, y_train)
-    difference = float(np.abs(whole.decision_function(X_test) - ours.decision_function(X_test)).max())
-    out.write(
-        "\nThe gradient-trained head knows only the last two digits. visvm keeps sums instead of images and solves for all\n"
+@dataclass(frozen=True)
+class Stream:
+    """Classes in the order in which they are learned, with their images."""
+
+    sessions: list[list[Label]]
+    train: Labelled
+    test: Labelled
+
+
+def run(out: Console, progress: Progress, output: Path, folder: Path | None, encoder: str) -> None:
+    """Learn pictures in five sessions, show the accuracy after each, and write the model and a figure.
+
+    Parameters
+    ----------
+    out : Console
+    progress : callable
+    output : Path
+        Folder for what is written.
+    folder : Path, optional
+        One's own pictures, one sub-folder per class; scikit-learn's digits if there is none.
+    encoder : str
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    stream = _digits(output / "digits") if folder is None else _own(folder)
+    what = "scikit-learn's digits" if folder is None else str(folder)
+    out.print(f"{what}: {len(stream.train.paths)} images to learn, {len(stream.test.paths)} to test with", markup=False)
+    model = output / ("digits.visvm" if folder is None else "demo.visvm")
+    ours = ImageClassifier(encoder)
+    theirs, rows, accuracies = _ForgettingHead([label for classes in stream.sessions for label in classes]), [], []
+    test_features = ours.layer_features(stream.test.paths, progress=_as(progress, "encoding test images"))
+    train_features = ours.layer_features(stream.train.paths, progress=_as(progress, "encoding images to learn"))
+    seen: list[Label] = []
+    for classes in stream.sessions:
+        seen += classes
+        new = stream.train.only(set(classes))
+        report = ours.learn(new.paths, new.labels)
+        theirs.learn(train_features[_places(stream.train, classes)], new.labels)
+        tested, labels = test_features[_places(stream.test, seen)], stream.test.only(set(seen)).labels
+        pair = [
+            float(np.mean(predicted == np.array(labels))) for predicted in (ours.head_.predict(tested), theirs.predict(tested))
+        ]
+        accuracies.append((len(seen), *pair))
+        seconds = f"{report.seconds['learn']:.1f} s"
+        rows.append((report.session, ", ".join(map(str, classes)), len(seen), *map(percent, pair), seconds))
+    columns = ["session", "new classes", "known", "visvm", "head that forgets", "learned in"]
+    out.print(table("accuracy on the test images of all classes known", columns, rows, right=columns[2:]))
+    ours.save(model)
+    figure = output / "figure.png"
+    samples = [(label, _thumbnail(stream.train.only({label}).paths[0])) for label in seen]
+    counts, mine, other = zip(*accuracies, strict=True)
+    draw_demo(counts, mine, other, samples, figure)
+    example = stream.test.paths[0]
+    out.print(
+        f"Both heads saw the same features of the same frozen encoder ({encoder}), session by session; neither kept an image.\n"
+        f"model: {model}   figure: {figure}\n\n"
+        f"Try it:              visvm predict {model} {example}\n"
+        "With your own photos, one folder per class:\n"
+        "                     visvm learn mine.visvm photos/\n"
+        "and any day later:   visvm learn mine.visvm more-photos/",
+        markup=False,
     )
-    out.write(f"classes anew: learned in one go, its scores are the same to {difference:.0e}.\n")
 
 
-if __name__ == "__main__":
-    run(sys.stdout)
+class _ForgettingHead:
+    """A linear SVM trained by gradient steps on one session after the other, as the last layer of a network is."""
+
+    def __init__(self, classes: Sequence[Label]) -> None:
+        self._classes = np.array(classes)
+        self._svm = SGDClassifier(random_state=0)
+        self._scale = 0.0
+
+    def learn(self, features: LayerFeatures, labels: Sequence[Label]) -> None:
+        """Ten passes over a session."""
+        self._scale = self._scale or float(features.std())
+        for _ in range(10):
+            self._svm.partial_fit(features / self._scale, labels, classes=self._classes)
+
+    def predict(self, features: LayerFeatures) -> NDArray[np.generic]:
+        """Labels of features."""
+        return np.asarray(self._svm.predict(features / self._scale))
+
+
+def _digits(folder: Path) -> Stream:
+    """Scikit-learn's digits as PNG files, one folder per class."""
+    data = load_digits()
+    files: dict[str, Labelled] = {}
+    for part, begin, end in (("train", 0, _TRAIN), ("test", _TRAIN, _TRAIN + _TEST)):
+        paths: list[Path] = []
+        for digit, name in enumerate(_NAMES):
+            (folder / part / name).mkdir(parents=True, exist_ok=True)
+            for number, pixels in enumerate(data.images[data.target == digit][begin:end]):
+                paths.append(folder / part / name / f"{number:02}.png")
+                small = Image.fromarray((255 - pixels * (255 / 16)).astype(np.uint8))
+                page = Image.new("L", (224, 224), 255)
+                page.paste(small.resize((192, 192), Image.Resampling.BICUBIC), (16, 16))
+                page.save(paths[-1])
+        files[part] = Labelled(paths, [path.parent.name for path in paths])
+    return Stream(_sessions(list(_NAMES)), files["train"], files["test"])
+
+
+def _own(folder: Path) -> Stream:
+    """One's own pictures: of every class the first ones to learn, the next ones to test with."""
+    given = read_labelled(folder)
+    classes = list(dict.fromkeys(given.labels))
+    if len(classes) < 2:
+        raise InputError(f"the demo needs two classes or more; {folder} has {len(classes)}: add a sub-folder")
+    train, test = Labelled([], []), Labelled([], [])
+    for label in classes:
+        paths = given.only({label}).paths
+        if len(paths) < 2:
+            raise InputError(
+                f"every class must have two images or more, to learn and to test with; {label} has {len(paths)}: add some"
+            )
+        n_test = min(_TEST, max(1, len(paths) * 3 // 10))
+        n_train = min(_TRAIN, len(paths) - n_test)
+        for part, chosen in ((train, paths[:n_train]), (test, paths[n_train : n_train + n_test])):
+            part.paths.extend(chosen)
+            part.labels.extend([label] * len(chosen))
+    return Stream(_sessions(classes), train, test)
+
+
+def _sessions(classes: list[Label]) -> list[list[Label]]:
+    return [part.tolist() for part in np.array_split(np.array(classes), min(_SESSIONS, max(1, len(classes) // 2)))]
+
+
+def _places(files: Labelled, classes: Sequence[Label]) -> list[int]:
+    return [place for place, label in enumerate(files.labels) if label in classes]
+
+
+def _thumbnail(path: Path) -> NDArray[np.uint8]:
+    with Image.open(path) as image:
+        image.thumbnail((96, 96))
+        return np.asarray(image.convert("RGB"))
+
+
+def _as(progress: Progress, stage: str) -> Progress:
+    return lambda _, done, total: progress(stage, done, total)

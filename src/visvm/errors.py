@@ -6,7 +6,11 @@
     ├── InputError (ValueError)             the data or a parameter is not what it must be
     ├── IncompatibleModelError (ValueError) two models cannot be merged
     ├── NeverLearnedError (ValueError)      samples to forget were not learned
-    └── MemoryLimitError (MemoryError)      the work would need more memory than allowed
+    ├── MemoryLimitError (MemoryError)      the work would need more memory than allowed
+    ├── ImageError (ValueError)             files that cannot be read as images
+    ├── EncoderError                        an encoder is unknown, or what it needs is not installed
+    ├── WeightsError                        weights are missing, damaged or cannot be fetched
+    └── ModelFileError                      a model file is missing, damaged, or of another kind
 
 Every message is one line: what must be how, what was given, what to do. Whatever raises one of these has changed
 nothing. Using a model before it has learned anything raises scikit-learn's own ``NotFittedError``.
@@ -35,6 +39,22 @@ class NeverLearnedError(VisvmError, ValueError):
 
 class MemoryLimitError(VisvmError, MemoryError):
     """The work would need more memory than allowed; it was not started."""
+
+
+class ImageError(VisvmError, ValueError):
+    """Files that cannot be read as images."""
+
+
+class EncoderError(VisvmError):
+    """An encoder is unknown, or what it needs is not installed."""
+
+
+class WeightsError(VisvmError):
+    """Weights are missing, damaged or cannot be fetched."""
+
+
+class ModelFileError(VisvmError):
+    """A model file is missing, damaged, or of another kind."""
 
 
 class IllConditionedWarning(UserWarning):

@@ -50,7 +50,8 @@ def test_the_path_is_sixteen_separate_solves(width, weighted):
         mse, accuracy = held_out_error(phi, y, split.train, split.held_out, trial.ridge, weight)
         assert trial.mse == pytest.approx(mse, rel=1e-6)
         assert trial.accuracy == pytest.approx(accuracy, abs=1e-9)
-    assert best.mse == min(trial.mse for trial in trials)
+    least = min(trial.mse for trial in trials)
+    assert best.ridge == max(trial.ridge for trial in trials if trial.mse <= 1.02 * least)
 
 
 @pytest.mark.parametrize("width", [20, 300], ids=["more samples than features", "fewer"])

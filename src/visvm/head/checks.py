@@ -41,7 +41,8 @@ def is_positive(value: object, *, or_zero: bool = False) -> bool:
     """Whether this is a finite number above 0, or at least 0."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         return False
-    return bool(0 < value <= sys.float_info.max or (or_zero and value == 0))
+    number = value.item() if isinstance(value, np.generic) else value
+    return bool(0 < number <= sys.float_info.max or (or_zero and number == 0))
 
 
 def is_filled(value: object) -> bool:

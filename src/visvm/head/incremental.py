@@ -21,7 +21,7 @@ from visvm.head.checks import as_input_error, check_finite, check_labels, check_
 from visvm.head.kernel_map import KernelMap
 from visvm.head.products import product
 from visvm.head.scatter import DenseScatter, ThinScatter
-from visvm.head.solver import solve
+from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
 
 Array = NDArray[np.float64]
@@ -154,6 +154,33 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         draft._solve()
         return self._commit(draft)
 
+    def rename_class(self, old: Any, new: Any) -> Self:
+        """Give a class another name; what it has learned stays.
+
+        Parameters
+        ----------
+        old, new : str or int
+            A class that is known, and a name of the same kind that is not.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        names = self.classes_.tolist()
+        if old not in names:
+            raise InputError(f"the class to rename must be known; {old!r} is not: it knows {', '.join(map(repr, names[:5]))}, …")
+        if new in names:
+            raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another")
+        renamed = check_labels([new if name == old else name for name in names], len(names), type(self).__name__)
+        check_one_kind(self.classes_, renamed)
+        draft, order = copy.copy(self), np.argsort(renamed, kind="stable")
+        if hasattr(self, "statistics_"):
+            draft.statistics_ = self.statistics_.copy()
+            draft.statistics_.rename(renamed)
+        draft.classes_, draft.coefficients_ = renamed[order], self.coefficients_[:, order]
+        return self._commit(draft)
+
     def decision_function(self, X: ArrayLike) -> Array:
         """Scores: near +1 for the class a sample belongs to, near -1 for the others.
 
@@ -168,6 +195,40 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """
         scores = self._scores(X)
         return scores[:, 1] if scores.shape[1] == 2 else scores
+
+    def leave_one_out_scores(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Scores that samples which were learned would get from a model that had not learned them.
+
+        Each sample is left out by itself, in closed form; λ and the mixer stay as they are.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            As they were learned, each counted once.
+
+        Returns
+        -------
+        array of shape (n, n_classes)
+            In the order of `classes_`.
+        """
+        check_is_fitted(self)
+        features, labels, _ = self._validate_samples(X, y, None, base=False)
+        self.statistics_.require_learned(labels, np.ones(len(labels)))
+        ridge, scores = self.ridge_, self._scores(features)
+        if isinstance(self.statistics_.scatter, ThinScatter):
+            # Below this λ, 1 - h drowns in rounding; the samples are fitted to the last digit there, and λ makes no difference.
+            least = 1e-6 * self.svm_cost * self.statistics_.square_sum() / self.statistics_.n_samples
+            if ridge < least:
+                draft = copy.copy(self)
+                ridge = draft.ridge_ = least
+                draft.coefficients_ = solve(self.statistics_, ridge, self.svm_cost)
+                scores = draft._scores(features)
+        signs = np.where(self.classes_ == labels[:, None], 1.0, -1.0)
+        rest = np.empty(len(features))
+        for rows in _chunks(len(features), self.kernel_map_.width):
+            rest[rows] = 1.0 - leverage(self.statistics_, self._lift(features[rows]), ridge, self.svm_cost)
+        return np.asarray(signs - (signs - scores) / np.maximum(rest, 1e-9)[:, None])
 
     def predict(self, X: ArrayLike) -> Labels:
         """Label of the class with the highest score.

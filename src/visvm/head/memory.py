@@ -84,6 +84,16 @@ def available_bytes() -> int | None:
     return min(amounts) if amounts else None
 
 
+def peak_bytes() -> int | None:
+    """The most memory this process has held so far, as far as the system tells."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
 def require(session: Session, limit: float | None) -> None:
     """Refuse a session that would need more memory than `limit` bytes, or than the machine has left.
 
@@ -96,12 +106,13 @@ def require(session: Session, limit: float | None) -> None:
     allowed = limit if available is None else available + session.held_bytes()
     if allowed is not None and needed > allowed:
         raise MemoryLimitError(
-            f"this session of {session.n_new} samples must fit in memory; it needs about {_human(needed)} of "
-            f"{_human(allowed)}: learn in smaller batches, lower n_components, or raise memory_limit"
+            f"this session of {session.n_new} samples must fit in memory; it needs about {human_bytes(needed)} of "
+            f"{human_bytes(allowed)}: learn in smaller batches, lower n_components, or raise memory_limit"
         )
 
 
-def _human(amount: float) -> str:
+def human_bytes(amount: float) -> str:
+    """A number of bytes for people."""
     if amount < 2**20:
         return f"{amount / 2**10:.1f} KiB"
     return f"{amount / 2**30:.2f} GiB" if amount >= 2**30 else f"{amount / 2**20:.1f} MiB"

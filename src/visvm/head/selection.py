@@ -24,7 +24,8 @@ RIDGE_CANDIDATES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 
 _FOLDS = 5  # one fifth is held out
 _WORTH = 1e-6  # beyond the candidates, a further decade is tried while the last one gained this share
 _SMALL = 1e-3  # beside the largest eigenvalue
-_ALIKE = 1e-3  # errors of the ±1 targets that differ by less are alike to one class
+_ALIKE = 0.02  # errors that differ by a smaller share are alike
+_ALIKE_TO_ONE = 1e-3  # one class: errors of the ±1 targets that differ by less are alike
 _ROUNDING = 1e-6  # λ is chosen only where float64 keeps the scores to this share
 
 
@@ -150,12 +151,16 @@ class _RidgeSearch:
         return [trial for trial in trials if self._path.smallest + trial.ridge / self._svm_cost >= noise] or trials[-1:]
 
     def best(self, trials: list[RidgeTrial]) -> RidgeTrial:
-        """The usable one with the least error."""
+        """The usable one with the least error; among those alike the largest λ.
+
+        A first session of a few images is fitted as well by any small λ. Later sessions are not: where the number of images
+        nears D, a tiny λ costs many points (the interpolation peak). So what the error cannot tell is settled for the safe side.
+        """
         usable = self.usable(trials)
-        least = min(usable, key=lambda trial: (trial.mse, -trial.ridge))
-        if self._signs.shape[1] == 1:  # one class tells nothing of where classes part: the largest λ that still fits it
-            return max(trial for trial in usable if trial.mse <= least.mse + _ALIKE)
-        return least
+        least = min(trial.mse for trial in usable)
+        one_class = self._signs.shape[1] == 1  # which tells nothing of where classes part
+        alike = least + _ALIKE_TO_ONE if one_class else least * (1.0 + _ALIKE)
+        return max(trial for trial in usable if trial.mse <= alike)
 
     def beyond_the_edge(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
         """Add decades to both sides where the best is at an edge, or even the last candidate is small beside the data."""

@@ -78,8 +78,7 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
             _check_finite(float(np.abs(coefficients).max()))
             return coefficients
         except LinAlgError:
-            raised = max(10.0 * shift, 4.0 * _EPSILON * statistics.scatter.trace())
-            _check_finite(raised)
+            raised = _raised(statistics, shift)
             warnings.warn(
                 f"ridge {shift * svm_cost:.3g} is below what float64 resolves in sums of this size; "
                 f"{raised * svm_cost:.3g} was used: give a larger ridge or scale the features down",
@@ -87,6 +86,58 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
                 stacklevel=2,
             )
             shift = raised
+
+
+def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: float) -> Array:
+    """How far each sample's score follows its own target: h = φ̃ᵀ(G + μI)⁻¹φ̃, between 0 and 1.
+
+    A sample of target y and score f that the model has learned would have got the score y - (y - f) / (1 - h) from a model
+    that had not. With φ' = φ - m·N/(N + μ) and the names above, h = φ'ᵀ(S + μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ).
+
+    Parameters
+    ----------
+    statistics : Statistics
+    lifted : array of shape (n, D)
+        Samples that are in the sums. Overwritten.
+    ridge, svm_cost : float
+        As in `solve`.
+
+    Returns
+    -------
+    array of shape (n,)
+    """
+    shift = ridge / svm_cost
+    count, mean = statistics.n_samples, statistics.mean
+    lifted -= mean * (count / (count + shift))
+    vectors = np.concatenate([lifted, mean[None]])
+    while True:
+        try:
+            quadratic, along = _inverse_products(statistics, vectors, shift)
+            break
+        except LinAlgError:
+            shift = _raised(statistics, shift)
+    pull = count * shift / (count + shift)
+    result = quadratic[:-1] - pull * along[:-1] ** 2 / (1.0 + pull * along[-1]) + 1.0 / (count + shift)
+    return np.asarray(np.clip(result, 0.0, 1.0))
+
+
+def _inverse_products(statistics: Statistics, vectors: Array, shift: float) -> tuple[Array, Array]:
+    """xᵀ(S + μI)⁻¹x and xᵀ(S + μI)⁻¹z for every vector x, (n,), z being the last of them."""
+    if isinstance(statistics.scatter, ThinScatter):
+        inside = statistics.scatter.times(vectors.T)  # (rows, n)
+        dual = statistics.scatter.factored(shift).solve(inside)
+        quadratic = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->j", inside, dual)
+        return quadratic / shift, (vectors @ vectors[-1] - inside.T @ dual[:, -1]) / shift
+    with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
+        solved = factor.solve(vectors.T)  # (D, n)
+    return np.einsum("ij,ji->i", vectors, solved), vectors @ solved[:, -1]
+
+
+def _raised(statistics: Statistics, shift: float) -> float:
+    """The next larger μ to try where the sums cannot be factored at this one."""
+    raised = max(10.0 * shift, 4.0 * _EPSILON * statistics.scatter.trace())
+    _check_finite(raised)
+    return raised
 
 
 def _check_finite(size: float) -> None:

@@ -213,6 +213,12 @@ class Statistics:
             self.classes, self.class_sums = np.empty(0, dtype=np.int64), np.empty((self.n_features + 1, 0))
             self.scatter = ThinScatter(self.n_features)
 
+    def rename(self, classes: NDArray[np.generic]) -> None:
+        """Give the classes other names, one each, and sort the columns by them."""
+        order = np.argsort(classes, kind="stable")
+        self.classes, self.class_sums = classes[order], self.class_sums[:, order]
+        self.scatter.reorder(len(order), np.argsort(order))
+
     def _set_classes(self, classes: NDArray[np.generic]) -> None:
         """Give the columns to these classes, sorted: new ones empty, those no longer named dropped."""
         if np.array_equal(classes, self.classes):

@@ -1,0 +1,410 @@
+"""The command line: ``visvm --help``.
+
+Exit code 0, or 2 with one clear line on standard error for anything the user can put right. What is heavy is imported by the
+command that needs it, so that help and mistakes are answered at once.
+"""
+
+import glob
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visvm import __version__
+from visvm.cli_upkeep import Json, Quiet, cache_app, weights_app
+from visvm.errors import InputError, ModelFileError, VisvmError
+
+if TYPE_CHECKING:
+    from visvm.image_classifier import ImageClassifier
+
+app = typer.Typer(
+    name="visvm",
+    help="Learn to recognise images class by class, and never forget.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.add_typer(weights_app, name="weights")
+app.add_typer(cache_app, name="cache")
+
+Model = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False)]
+Folder = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder with one sub-folder per class, or a CSV file of path,label.", metavar="FOLDER", show_default=False
+    ),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Encode every image anew and keep no features.")]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Leave out files that are no images, instead of stopping.")
+]
+Where = Annotated[str | None, typer.Option("--encoder", help="Where the model's encoder is on this machine, if it has no name.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def learn(
+    model: Model,
+    folder: Folder,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a new model: a name of 'visvm weights list', an .onnx file, a transformers folder.",
+            show_default="dinov2-s14",
+        ),
+    ] = None,
+    transform: Annotated[str | None, typer.Option(help="Of a new model: crop or squash.", show_default="crop")] = None,
+    components: Annotated[
+        int | None, typer.Option(help="Of a new model: width of the random kernel map.", show_default="15000")
+    ] = None,
+    ridge: Annotated[float | None, typer.Option(help="Of a new model: λ; chosen from the first session if not given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of a new model: decides the random map.", show_default="0")] = None,
+    test: Annotated[Path | None, typer.Option(help="A folder like FOLDER to test with after the session.")] = None,
+    skip_unreadable: SkipUnreadable = False,
+    no_cache: NoCache = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn one session: new classes, more images of known ones, or both. Creates MODEL if it is new."""
+    from visvm import model_file
+    from visvm.reporting import show_report
+    from visvm.terminal import note, print_json, progress_bars
+
+    given = {"encoder": encoder, "transform": transform, "n_components": components, "ridge": ridge, "random_state": seed}
+    options = {name: value for name, value in given.items() if value is not None}
+
+    def waiting() -> None:
+        if not quiet:
+            note(f"another process is changing {model}; waiting for it")
+
+    with model_file.locked(model, waiting), progress_bars(quiet) as progress:
+        classifier = _open_for_learning(model, options, cache=not no_cache)
+        report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, progress=progress)
+        progress("writing the model", 0, 1)
+        classifier.save(model)
+        progress("writing the model", 1, 1)
+    if as_json:
+        print_json(report)
+    elif not quiet:
+        show_report(model, report)
+
+
+def _open_for_learning(model: Path, options: dict[str, Any], *, cache: bool) -> "ImageClassifier":
+    from visvm.image_classifier import ImageClassifier
+
+    if not model.exists():
+        return ImageClassifier(**options, cache=cache)
+    classifier = ImageClassifier.load(model, cache=cache, encoder=options.get("encoder"))
+    head = classifier.head_
+    settled = {
+        "transform": classifier.transform,
+        "n_components": head.n_components,
+        "ridge": head.ridge_,
+        "random_state": head.seed_,
+    }
+    names = {"n_components": "components", "random_state": "seed"}
+    for name, value in settled.items():
+        if options.get(name, value) != value:
+            option = names.get(name, name)
+            raise InputError(f"--{option} belongs to a new model; {model} has {value}, {options[name]} was given: leave it out")
+    return classifier
+
+
+@app.command()
+def predict(
+    model: Model,
+    images: Annotated[list[str], typer.Argument(help="Images, folders, or patterns such as 'photos/*.jpg'.", metavar="IMAGE…")],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to name.")] = 5,
+    raw: Annotated[bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")] = False,
+    encoder: Where = None,
+    no_cache: NoCache = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what images show: the likeliest class of each, with its probability."""
+    from visvm.encoders.pipeline import Unreadable
+    from visvm.image_classifier import ImageClassifier
+    from visvm.terminal import out, percent, print_json, progress_bars
+
+    paths = _expand(images)
+    classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
+    unreadable, console = [], out()
+    # Lines that appear one by one are progress enough; a bar between them would tear them.
+    with progress_bars(quiet or console.is_terminal) as progress:
+        for outcome in classifier.predict_stream(paths, top=top, raw=raw, progress=progress):
+            if isinstance(outcome, Unreadable):
+                unreadable.append(f"{outcome.path} ({outcome.reason})")
+            elif as_json:
+                best = [{"label": label, "score": score} for label, score in outcome.top]
+                print_json({"path": outcome.path, "label": outcome.label, "score": outcome.score, "top": best}, indent=None)
+            else:
+                shown = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in outcome.top]
+                console.print(f"{outcome.path}: ", end="", markup=False)
+                console.print(shown[0], style="bold", end="", markup=False)
+                console.print("".join(f" · {each}" for each in shown[1:]), style="dim", markup=False)
+    if unreadable:
+        raise InputError(f"every file must be an image; {len(unreadable)} cannot be read: {'; '.join(unreadable)}")
+
+
+def _expand(images: list[str]) -> list[Path]:
+    """Files meant by files, folders and patterns."""
+    from visvm.encoders.images import find_images
+
+    paths: list[Path] = []
+    for given in images:
+        path = Path(given).expanduser()
+        if path.is_dir():
+            found = find_images(path)
+        elif path.exists() or not glob.has_magic(given):
+            found = [path]
+        else:
+            found = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())
+        if not found:
+            raise InputError(f"{given} must name images; there are none")
+        paths += found
+    return paths
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    folder: Folder,
+    plot: Annotated[Path | None, typer.Option(help="Draw accuracy by class and confusions to this PNG, PDF or SVG file.")] = None,
+    skip_unreadable: SkipUnreadable = False,
+    encoder: Where = None,
+    no_cache: NoCache = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure accuracy: overall, by class, and which classes are taken for which."""
+    from visvm.image_classifier import ImageClassifier
+    from visvm.reporting import show_evaluation
+    from visvm.terminal import note, print_json, progress_bars
+
+    if plot is not None:
+        from visvm.figures import check_figure_name
+
+        check_figure_name(plot)
+    classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
+    with progress_bars(quiet) as progress:
+        result = classifier.evaluate(folder, skip_unreadable=skip_unreadable, progress=progress)
+    if plot is not None:
+        from visvm.figures import draw_evaluation
+
+        draw_evaluation(result, plot)
+    if result.never_learned and not quiet:
+        note(f"left out, as the model does not know them: {', '.join(map(str, result.never_learned))}")
+    if as_json:
+        print_json(result)
+        return
+    show_evaluation(result)
+
+
+@app.command()
+def info(model: Model, as_json: Json = False) -> None:
+    """Show what a model knows: classes with counts, sessions, encoder, sizes."""
+    from visvm.reporting import describe, show_model
+    from visvm.terminal import print_json
+
+    described = describe(model)
+    if as_json:
+        print_json(described)
+    else:
+        show_model(described)
+
+
+@app.command()
+def merge(
+    output: Annotated[Path, typer.Argument(help="The new model file.", metavar="OUT", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(help="Models grown from copies of one.", metavar="MODEL…", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Add up what several models have learned."""
+    from visvm.image_classifier import ImageClassifier
+    from visvm.terminal import note, out
+
+    if len(models) < 2:
+        raise InputError("merge needs two models or more; got one: visvm merge OUT MODEL MODEL…")
+    _require_new(output, force)
+    whole = ImageClassifier.load(models[0])
+    for path in models[1:]:
+        other = ImageClassifier.load(path)
+        shared = sum(entry["n_images"] for entry in other.history_ if entry in whole.history_)
+        whole.merge(other)
+        if shared and not quiet:
+            note(f"{shared} images were learned by both before they parted; they now count twice")
+    whole.save(output)
+    if not quiet:
+        out().print(f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images", markup=False)
+
+
+@app.command()
+def forget(
+    model: Model,
+    folder: Folder,
+    skip_unreadable: SkipUnreadable = False,
+    encoder: Where = None,
+    no_cache: NoCache = False,
+    quiet: Quiet = False,
+) -> None:
+    """Take images out again, as if they had never been learned. They must be the very images that were learned."""
+    from visvm.terminal import out, progress_bars
+
+    with _changed(model, encoder=encoder, cache=not no_cache) as classifier, progress_bars(quiet) as progress:
+        n = classifier.forget(folder, skip_unreadable=skip_unreadable, progress=progress)
+    if not quiet:
+        out().print(f"forgot {n} images; {model} knows {len(classifier.classes_)} classes", markup=False)
+
+
+@app.command("rename-class")
+def rename_class(
+    model: Model,
+    old: Annotated[str, typer.Argument(help="A class the model knows.", metavar="OLD", show_default=False)],
+    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+    quiet: Quiet = False,
+) -> None:
+    """Give a class another name."""
+    from visvm.terminal import out
+
+    with _changed(model) as classifier:
+        numbers = bool(classifier.classes_) and isinstance(classifier.classes_[0], int)
+        try:
+            classifier.rename_class(*((int(old), int(new)) if numbers else (old, new)))
+        except ValueError as error:
+            if isinstance(error, VisvmError):
+                raise
+            raise InputError(f"the classes of {model} are numbers; got {old!r} and {new!r}: give numbers") from error
+    if not quiet:
+        out().print(f"{old} is now called {new}", markup=False)
+
+
+@app.command()
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a smaller file that can predict, but not learn, merge or forget."""
+    from visvm.head.memory import human_bytes
+    from visvm.image_classifier import ImageClassifier
+    from visvm.terminal import out
+
+    _require_new(output, force)
+    ImageClassifier.load(model, for_prediction=True).export(output)
+    if not quiet:
+        sizes = human_bytes(model.stat().st_size), human_bytes(output.stat().st_size)
+        out().print(f"{output}: {sizes[1]}, of {sizes[0]}", markup=False)
+
+
+@contextmanager
+def _changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
+    """Hold a model file, and write it anew if all goes well."""
+    from visvm import model_file
+    from visvm.image_classifier import ImageClassifier
+
+    with model_file.locked(model):
+        classifier = ImageClassifier.load(model, **options)
+        yield classifier
+        classifier.save(model)
+
+
+def _require_new(output: Path, force: bool) -> None:
+    if output.exists() and not force:
+        raise ModelFileError(f"{output} must be a new file; it exists: choose another name, or --force to replace it")
+
+
+@app.command()
+def demo(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Your own folder with one sub-folder per class.", metavar="[FOLDER]")
+    ] = None,
+    output: Annotated[Path, typer.Option("--out", help="Folder for the pictures, the model and the figure.")] = Path(
+        "visvm-demo"
+    ),
+    encoder: Annotated[str, typer.Option(help="The encoder.")] = "dinov2-s14",
+    quiet: Quiet = False,
+) -> None:
+    """Show the whole idea in a minute: pictures learned class by class, beside a head that forgets."""
+    from visvm import demo as demonstration
+    from visvm.terminal import out, progress_bars
+
+    with progress_bars(quiet) as progress:
+        demonstration.run(out(), progress, output, folder, encoder)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what works on this machine: weights, extras, memory, threads, cache."""
+    from visvm.doctor import examine, show
+    from visvm.terminal import print_json
+
+    found = examine()
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
+
+
+def main() -> None:
+    """Run the command line: the outermost frame."""
+    warnings.showwarning = _show_warning
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as stop:  # typer's own end, when whoever read our output has gone
+        code = 0 if isinstance(stop.__context__, BrokenPipeError) else stop.code
+    except Exception as error:
+        line = _sentence(error)
+        if line is None:
+            raise
+        sys.stderr.write(f"visvm: {line}\n")
+        code = 2
+    if code == _INTERRUPTED:
+        sys.stderr.write("visvm: interrupted; nothing was changed\n")
+    sys.exit(code)
+
+
+_INTERRUPTED = 130
+
+
+def _sentence(error: Exception) -> str | None:
+    """One line for what the user can put right; None for what only we can."""
+    if isinstance(error, VisvmError):
+        return str(error)
+    if hasattr(error, "format_message"):  # what typer raises for a wrong command, option or argument
+        context = getattr(error, "ctx", None)
+        command = "visvm" if context is None else context.command_path
+        return f"{' '.join(error.format_message().split())} See '{command} --help'."
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the system'}: {error.strerror or error}"
+    if type(error).__name__ == "NotFittedError":
+        return str(error)
+    return None
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    sys.stderr.write(f"visvm: note: {message}\n")
+
+
+if __name__ == "__main__":
+    main()

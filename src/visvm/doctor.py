@@ -1,0 +1,78 @@
+"""What works on this machine, for ``visvm doctor``."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from visvm import __version__
+from visvm.encoders import weights
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.catalog import CATALOG
+from visvm.errors import VisvmError
+from visvm.head.memory import available_bytes, human_bytes
+from visvm.terminal import out, table
+
+_PACKAGES = {
+    "numpy": "core",
+    "scipy": "core",
+    "scikit-learn": "core",
+    "onnxruntime": "core",
+    "pillow": "core",
+    "pillow-heif": "to read HEIC photos",
+    "torch": "extra torch: transformers and open_clip encoders",
+    "transformers": "extra torch",
+    "fastapi": "extra serve",
+    "ray": "extra ray",
+}
+
+
+def examine() -> dict[str, Any]:
+    """Find out; weights are checked, not only looked for."""
+    return {
+        "visvm": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_available": available_bytes(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "weights": {name: _weights(name) for name in CATALOG},
+        "cache": _cache(),
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    """Write it for people."""
+    console = out()
+    memory = "unknown" if found["memory_available"] is None else human_bytes(found["memory_available"])
+    machine = f"{found['threads']} threads, {memory} of memory free"
+    console.print(f"visvm {found['visvm']}, Python {found['python']}, {found['system']}; {machine}", markup=False)
+    rows = [(name, number or "not installed", _PACKAGES[name]) for name, number in found["packages"].items()]
+    console.print(table("packages", ["name", "version", "for"], rows))
+    console.print(table("weights", ["encoder", "state"], list(found["weights"].items())))
+    console.print(f"feature cache: {found['cache']}", markup=False)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _weights(name: str) -> str:
+    if weights.find(name) is None:
+        return f"not fetched: visvm weights fetch {name}"
+    try:
+        return f"intact: {weights.verify(name)}"
+    except VisvmError as error:
+        return str(error)
+
+
+def _cache() -> str:
+    try:
+        with FeatureCache() as cache:
+            info = cache.info()
+    except VisvmError as error:
+        return str(error)
+    return f"{info.path}, {info.n_images} images, {human_bytes(info.n_bytes)} of at most {human_bytes(info.limit)}"

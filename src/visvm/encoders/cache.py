@@ -1,0 +1,218 @@
+"""Layer features on disk, so that an image is encoded once.
+
+One SQLite file, in write-ahead mode: what was committed survives kill -9, and several processes may read and write at once. An
+entry's key is a digest of the image's content, of the encoder's weights and of the transform, so that renaming a photo costs
+nothing and changing anything that matters is never overlooked. When the file would outgrow its limit, what was not used for
+longest goes.
+"""
+
+import hashlib
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.weights import cache_folder
+from visvm.errors import InputError, VisvmError
+
+DEFAULT_LIMIT = 5 * 2**30
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_PATIENCE = 60.0  # seconds to wait for another process
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite's own message quotes a damaged file
+_SCHEMA = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, used INTEGER NOT NULL, value BLOB NOT NULL)"
+
+
+def limit_from_environment() -> int:
+    """``VISVM_CACHE_LIMIT``, such as 500M or 20G, in bytes; 5 GiB where it is not set."""
+    text = os.environ.get("VISVM_CACHE_LIMIT", "")
+    if not text:
+        return DEFAULT_LIMIT
+    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise InputError(f"VISVM_CACHE_LIMIT must be a size such as 500M or 20G; got {text!r}: correct or unset it")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def feature_key(content: bytes, weights_digest: str, transform_key: str) -> bytes:
+    """Key of an image's features."""
+    suffix = f"{weights_digest} {transform_key}".encode()
+    return hashlib.sha256(hashlib.sha256(content).digest() + suffix).digest()
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache holds."""
+
+    path: Path
+    n_images: int
+    n_bytes: int
+    limit: int
+
+
+class FeatureCache:
+    """Layer features by key, safe for several threads and processes.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The SQLite file; by default in the user's cache folder.
+    limit : int, optional
+        Bytes the entries may take; by default ``VISVM_CACHE_LIMIT`` or 5 GiB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, FeatureCache(Path(folder) / "features.sqlite") as cache:
+    ...     cache.put({b"key": np.ones(3, dtype=np.float32)})
+    ...     cache.get(b"key"), cache.get(b"other")
+    (array([1., 1., 1.], dtype=float32), None)
+    """
+
+    def __init__(self, path: Path | None = None, limit: int | None = None) -> None:
+        self.path = cache_folder() / "features.sqlite" if path is None else path
+        self.limit = limit_from_environment() if limit is None else limit
+        self._lock = threading.Lock()
+        self._hits: set[bytes] = set()
+        with self._sentences():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = _connect(self.path)
+
+    def get(self, key: bytes) -> LayerFeatures | None:
+        """Features of this key, (width,), or None."""
+        with self._lock, self._sentences():
+            row = self._database.execute("SELECT value FROM features WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                return None
+            self._hits.add(key)
+            if not isinstance(row[0], bytes) or len(row[0]) % 4:
+                raise sqlite3.DatabaseError("an entry is no features")
+        return np.frombuffer(row[0], dtype="<f4")
+
+    def put(self, features: Mapping[bytes, LayerFeatures]) -> None:
+        """Keep features, all of them or none; the oldest others give way."""
+        now = time.time_ns()
+        rows = [(key, now, value.astype("<f4").tobytes()) for key, value in features.items()]
+        with self._lock, self._sentences(), self._transaction():
+            self._touch(now)
+            self._database.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", rows)
+            self._evict()
+
+    def info(self) -> CacheInfo:
+        """Number of images and bytes held."""
+        with self._lock, self._sentences():
+            (count,) = self._database.execute("SELECT count(*) FROM features").fetchone()
+            return CacheInfo(self.path, count, self._used_bytes(), self.limit)
+
+    def close(self) -> None:
+        """Note which entries were used, and close the file."""
+        with self._lock:
+            # Without these notes only the order in which entries give way would be another.
+            with suppress(*_FAILURES), self._transaction():
+                self._touch(time.time_ns())
+            self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # SQLite itself ends those that a full disk stopped
+                self._database.execute("ROLLBACK")
+            raise
+
+    def _touch(self, now: int) -> None:
+        self._database.executemany("UPDATE features SET used = ? WHERE key = ?", [(now, key) for key in self._hits])
+        self._hits.clear()
+
+    def _used_bytes(self) -> int:
+        pages, free, size = (
+            self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def _evict(self) -> None:
+        """Drop entries, those longest unused first, until a tenth below the limit."""
+        (count,) = self._database.execute("SELECT count(*) FROM features").fetchone()
+        while count and (used := self._used_bytes()) > self.limit:
+            surplus = min(count, int(np.ceil(count * (1 - 0.9 * self.limit / used))))  # right at once if all are of one size
+            oldest = "SELECT key FROM features ORDER BY used LIMIT ?"
+            self._database.execute(f"DELETE FROM features WHERE key IN ({oldest})", (surplus,))
+            count -= surplus
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        """Turn SQLite's errors into one clear line."""
+        try:
+            yield
+        except (*_FAILURES, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise VisvmError(
+                f"the feature cache {self.path} must be a file that can be read and written; it is not ({reason}): "
+                "run 'visvm cache clear', set VISVM_CACHE to another folder, or go without (--no-cache)"
+            ) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file, or make it."""
+    database = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=NORMAL")
+            database.execute(_SCHEMA)
+            return database
+        except _FAILURES as error:
+            # When two processes make the file at once, SQLite turns one away without waiting.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                database.close()
+                raise
+            time.sleep(0.01)
+
+
+def clear(path: Path | None = None) -> int:
+    """Empty the cache, damaged or not; gives the number of bytes that were freed."""
+    path = cache_folder() / "features.sqlite" if path is None else path
+    files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
+    before = _total_size(files)
+    if not path.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as database:  # others may be using it
+            database.execute("DELETE FROM features")
+            database.execute("VACUUM")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except _FAILURES as error:
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            raise VisvmError(
+                f"the feature cache {path} must not be in use while it is cleared; it is: try again later"
+            ) from error
+        try:
+            for file in files:
+                file.unlink(missing_ok=True)
+        except OSError as refused:
+            raise VisvmError(
+                f"the feature cache {path} must be a file that can be removed; it is not ({refused}): remove it by hand"
+            ) from refused
+    return before - _total_size(files)
+
+
+def _total_size(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files if file.exists())

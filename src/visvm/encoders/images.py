@@ -1,0 +1,326 @@
+"""From image files to normalised pixels: the only file that opens images.
+
+The first bytes of a file decide its format, never its name. The plug-ins of Pillow are called directly, not through
+``Image.open``: that one warns about large pictures, and a warning can only be silenced for all threads of the process at
+once. So nothing here changes Pillow's or Python's global state, and ``decode`` may run in many threads.
+
+Colours are taken as they are stored; embedded colour profiles are not applied.
+"""
+
+import hashlib
+import importlib
+import io
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from visvm.encoders.encoder import Preprocessing
+from visvm.errors import ImageError, InputError
+
+TRANSFORMS: Final = ("crop", "squash")
+MAX_PIXELS: Final = 200_000_000
+SUFFIXES: Final = {
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib", ".avif"),
+    *(".heic", ".heics", ".heif", ".heifs", ".hif"),  # also without the plug-in: reading one then says how to get it
+}
+PIPELINE_VERSION: Final = 1  # raise it with every change that gives other pixels: cached features depend on it
+
+Box = tuple[float, float, float, float]
+"""Left, upper, right and lower edge of a part of an image, in pixels."""
+
+# What Pillow, its codecs and numpy raise on a damaged file. RuntimeError comes from libheif; a Warning is raised only where
+# the program around us has turned warnings into errors.
+_DAMAGE: Final = (
+    *(OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError, RuntimeError),
+    *(struct.error, zlib.error, Warning),
+)
+
+_TRANSPOSES: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def is_image_name(path: Path) -> bool:
+    """Whether the name ends as the names of images do and is not hidden.
+
+    Examples
+    --------
+    >>> [is_image_name(Path(name)) for name in ("cat.JPG", "IMG_1.heic", "._cat.jpg", "notes.txt")]
+    [True, True, False, False]
+    """
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Every image file below the folder, sorted; hidden files and folders are left out.
+
+    Links to files are followed, links to folders are not. A link whose target is gone is listed, so that reading it fails
+    instead of the picture going missing unnoticed.
+    """
+    if not folder.is_dir():
+        raise InputError(f"The folder of images must exist. Got {str(folder)!r} instead.")
+
+    def refuse(error: OSError) -> NoReturn:
+        raise ImageError(f"cannot list the folder {error.filename!r}: {error.strerror}") from error
+
+    found: list[Path] = []
+    for root, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        paths = [Path(root, name) for name in names]
+        found += [path for path in paths if is_image_name(path) and (path.is_file() or path.is_symlink())]
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How a picture of any shape becomes the square that an encoder takes.
+
+    Parameters
+    ----------
+    kind : "crop" or "squash"
+        "crop" brings the shorter side to ``preprocessing.resize`` and cuts out the centre; "squash" brings both sides to
+        ``preprocessing.size``, whatever the aspect ratio. Both bicubic.
+    preprocessing : Preprocessing
+
+    Examples
+    --------
+    >>> half = Preprocessing(size=2, resize=2, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    >>> Transform("crop", half).pixels(Image.new("RGB", (8, 4), "red"))[:, 0, 0].tolist()
+    [1.0, -1.0, -1.0]
+    """
+
+    kind: str
+    preprocessing: Preprocessing
+
+    def __post_init__(self) -> None:
+        if self.kind not in TRANSFORMS:
+            raise InputError(f"The transform must be one of {', '.join(TRANSFORMS)}. Got {self.kind!r} instead.")
+        if not 1 <= self.preprocessing.size <= self.preprocessing.resize:
+            given = f"size {self.preprocessing.size} and resize {self.preprocessing.resize}"
+            raise InputError(f"The preprocessing must have 1 ≤ size ≤ resize. Got {given} instead.")
+
+    @property
+    def key(self) -> str:
+        """A short name of everything that decides the pixels: two transforms with one key give the same pixels."""
+        p = self.preprocessing
+        sides = (p.size, p.resize) if self.kind == "crop" else (p.size,)
+        content = repr((sides, [float(number) for number in (*p.mean, *p.std)]))
+        return f"{self.kind}-{p.size}-v{PIPELINE_VERSION}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+    def scaled(self, width: float, height: float) -> tuple[int, int]:
+        """Width and height of the whole picture after scaling, before the centre is cut out."""
+        if self.kind == "squash":
+            return self.preprocessing.size, self.preprocessing.size
+        resize, short = self.preprocessing.resize, min(width, height)
+        return int(resize * width / short), int(resize * height / short)
+
+    def pixels(self, image: Image.Image, box: Box | None = None) -> NDArray[np.float32]:
+        """Normalised pixels of an upright image, (3, size, size).
+
+        Parameters
+        ----------
+        image : Image of any mode
+        box : Box, optional
+            The part of the image that counts as the picture; all of it by default.
+        """
+        p = self.preprocessing
+        left, top, right, bottom = box or (0, 0, *image.size)
+        width, height = self.scaled(right - left, bottom - top)
+        # Resampling the centre alone gives the pixels that cutting it out of the scaled picture would give, and a picture
+        # of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
+        x0, x1 = _centre(left, right, width, p.size)
+        y0, y1 = _centre(top, bottom, height, p.size)
+        square = _rgb(image).resize((p.size, p.size), Image.Resampling.BICUBIC, box=(x0, y0, x1, y1), reducing_gap=3.0)
+        mean, std = (np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std))
+        pixels = np.asarray(square).transpose(2, 0, 1).astype(np.float32, order="C")
+        pixels *= (1 / (255 * std)).astype(np.float32)
+        pixels -= (mean / std).astype(np.float32)
+        return pixels
+
+
+def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, float]:
+    """Where the middle `size` pixels of a side lie before that side, start…end, is brought to `scaled` pixels."""
+    first = (scaled - size) // 2
+    # Multiplied before it is divided: exact at the edge, beyond which Pillow refuses to go.
+    return start + first * (end - start) / scaled, start + (first + size) * (end - start) / scaled
+
+
+def decode(data: bytes, transform: Transform) -> NDArray[np.float32]:
+    """From the content of an image file to normalised pixels, (3, size, size).
+
+    Of an animation the first frame counts, EXIF orientation is applied, transparency shows white. Grey integers of more than
+    8 bits are taken as 16 bits, floating-point numbers as the smallest of the ranges 0…1, 0…255 and 0…65535 that holds them
+    all; values outside of that are stretched, the lowest to black and the highest to white.
+
+    A file that is empty, damaged, cut short or too large raises ``ImageError``; the message leaves the naming of the file to
+    the caller. Too large is a JPEG above ``MAX_PIXELS``; the other formats, which cannot be decoded at a reduced size, also
+    keep to ``PIL.Image.MAX_IMAGE_PIXELS``, 89 megapixels unless the program around has set it.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (40, 30), 255).save(file, "PNG")
+    >>> square = Transform("squash", Preprocessing(size=16, resize=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+    >>> decode(file.getvalue(), square).shape
+    (3, 16, 16)
+    >>> decode(file.getvalue()[:50], square)
+    Traceback (most recent call last):
+    visvm.errors.ImageError: truncated: image file is truncated
+    """
+    try:
+        with _open(data) as image:
+            box = _load(image, transform)
+            return transform.pixels(*_upright(image, box))
+    except ImageError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise ImageError(_too_large(2 * (Image.MAX_IMAGE_PIXELS or MAX_PIXELS))) from error
+    except MemoryError as error:
+        raise ImageError("needs more memory than there is") from error
+    except _DAMAGE as error:
+        message = " ".join(str(error).split()) or type(error).__name__
+        cut = isinstance(error, EOFError) or "truncated" in message.lower()
+        raise ImageError(f"{'truncated' if cut else 'damaged'}: {message}") from error
+
+
+class _JpegFile(JpegImagePlugin.JpegImageFile):
+    """A JPEG whose EXIF Pillow leaves alone: it would look there for the resolution, and warn about sloppy cameras."""
+
+    def getexif(self) -> Image.Exif:
+        return Image.Exif()
+
+
+Reader = Callable[[io.BytesIO], ImageFile.ImageFile]
+
+_READERS: Final[tuple[tuple[tuple[bytes, ...], Reader], ...]] = (
+    ((b"\xff\xd8\xff",), _JpegFile),
+    ((b"\x89PNG\r\n\x1a\n",), PngImagePlugin.PngImageFile),
+    ((b"GIF87a", b"GIF89a"), GifImagePlugin.GifImageFile),
+    ((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImagePlugin.TiffImageFile),
+    ((b"BM",), BmpImagePlugin.BmpImageFile),
+)
+_HEIF_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
+
+
+def _open(data: bytes) -> ImageFile.ImageFile:
+    """The image with its header read and its pixels not yet decoded."""
+    if not data:
+        raise ImageError("the file is empty")
+    for signatures, reader in _READERS:
+        if data.startswith(signatures):
+            return reader(io.BytesIO(data))
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return WebPImagePlugin.WebPImageFile(io.BytesIO(data))
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
+        return _plugin_reader("HEIC", "pillow_heif", "pillow-heif", "HeifImageFile")(io.BytesIO(data))
+    if data[4:12] in (b"ftypavif", b"ftypavis"):
+        return _plugin_reader("AVIF", "PIL.AvifImagePlugin", "pillow>=11.3", "AvifImageFile")(io.BytesIO(data))
+    raise ImageError("not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC")
+
+
+def _plugin_reader(kind: str, module: str, package: str, name: str) -> Reader:
+    try:
+        reader: Reader = getattr(importlib.import_module(module), name)
+        return reader
+    except ImportError as error:
+        raise ImageError(f"{kind} needs the plug-in {package}: pip install {package}") from error
+
+
+def _load(image: ImageFile.ImageFile, transform: Transform) -> Box:
+    """Decode the pixels, a JPEG at a reduced size where that loses nothing; return the part that is the picture."""
+    limit = MAX_PIXELS
+    if not isinstance(image, JpegImagePlugin.JpegImageFile):  # decoded in full, whatever memory that takes
+        limit = min(limit, Image.MAX_IMAGE_PIXELS or limit)
+    if image.width * image.height > limit:
+        raise ImageError(_too_large(limit))
+    drafted = None
+    if isinstance(image, JpegImagePlugin.JpegImageFile):
+        width, height = transform.scaled(*image.size)
+        drafted = image.draft(None, (2 * width, 2 * height))
+    image.load()
+    # The reduced image is rounded up to whole pixels: the picture ends within the last ones.
+    return drafted[1] if drafted else (0, 0, *image.size)
+
+
+def _too_large(limit: int) -> str:
+    return f"more than {limit // 1_000_000} megapixels, which is not decoded lest it fill the memory"
+
+
+def _upright(image: Image.Image, box: Box) -> tuple[Image.Image, Box]:
+    """Turn image and box as the EXIF orientation asks; TIFF and HEIC arrive here turned."""
+    orientation = _orientation(image.info.get("exif") or b"")
+    if orientation not in _TRANSPOSES:
+        return image, box
+    _, _, width, height = box
+    left = image.width - width if orientation in (2, 3, 7, 8) else 0  # mirrored: the rest is at the other edge
+    top = image.height - height if orientation in (3, 4, 6, 7) else 0
+    upright = image.transpose(_TRANSPOSES[orientation])
+    if orientation >= 5:
+        return upright, (top, left, top + height, left + width)
+    return upright, (left, top, left + width, top + height)
+
+
+def _orientation(exif: bytes) -> int:
+    """The orientation tag of an EXIF block; 1, upright, where there is none or the block is damaged."""
+    tiff = exif.removeprefix(b"Exif\0\0")
+    order = ">" if tiff.startswith(b"MM") else "<"
+    try:
+        (start,) = struct.unpack_from(order + "4xI", tiff)
+        (n_entries,) = struct.unpack_from(order + "H", tiff, start)
+        for entry in range(n_entries):
+            tag, value = struct.unpack_from(order + "H6xH", tiff, start + 2 + 12 * entry)
+            if tag == 0x0112:
+                return int(value)
+    except struct.error:
+        pass
+    return 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """The image in RGB, transparency blended on white."""
+    if image.mode == "F" or image.mode.startswith("I"):
+        return Image.fromarray(_eight_bits(np.asarray(image))).convert("RGB")
+    if not image.has_transparency_data:
+        return image if image.mode == "RGB" else image.convert("RGB")
+    image = image if image.mode == "RGBA" else image.convert("RGBA")
+    canvas = Image.new("RGB", image.size, "white")
+    canvas.paste(image, mask=image.getchannel("A"))
+    return canvas
+
+
+def _eight_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
+    """Bring grey values of more than 8 bits to 0…255 by the rule that `decode` states, (h, w) → (h, w)."""
+    low, high = float(grey.min()), float(grey.max())
+    if not np.isfinite([low, high]).all():
+        raise ImageError("has pixels that are not finite numbers")
+    ranges = (1.0, 255.0, 65535.0) if grey.dtype.kind == "f" else (65535.0,)
+    white = next((white for white in ranges if low >= 0 and high <= white), None)
+    black, white = (0.0, white) if white else (low, high)
+    values: NDArray[np.floating] = grey.astype(np.float32 if grey.dtype.itemsize == 2 else np.float64)
+    values -= black
+    values *= 255 / ((white - black) or 1)
+    eight: NDArray[np.uint8] = np.rint(values).astype(np.uint8)
+    return eight

@@ -1,0 +1,50 @@
+"""A name → an encoder."""
+
+import os
+from pathlib import Path
+
+from visvm.encoders.catalog import CATALOG
+from visvm.encoders.download import Progress
+from visvm.encoders.encoder import Encoder
+from visvm.errors import EncoderError
+
+_CHECKPOINTS = {".pt", ".pth", ".bin", ".safetensors"}
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def load_encoder(name: str, progress: Progress = _silent) -> Encoder:
+    """Load an encoder.
+
+    Parameters
+    ----------
+    name : str
+        A name of the catalogue; a file ``.onnx`` with its description beside it; an open_clip checkpoint (``.pt``, ``.pth``,
+        ``.bin``, ``.safetensors``); a folder of a transformers model, or its name on the hub (``owner/model``).
+    progress : callable, optional
+        Told the number of bytes fetched, and of all, where a catalogue's weights are not on this machine yet.
+    """
+    if name in CATALOG:
+        from visvm.encoders.onnx import load_named
+
+        return load_named(name, progress)
+    expanded = os.path.expanduser(name)  # unlike that of Path it leaves a user who does not exist as it is
+    path = Path(expanded)
+    if path.suffix == ".onnx":
+        from visvm.encoders.onnx import load_file
+
+        return load_file(path)
+    if path.suffix in _CHECKPOINTS:
+        from visvm.encoders.open_clip import load_checkpoint
+
+        return load_checkpoint(path)
+    if path.is_dir() or name.count("/") == 1:
+        from visvm.encoders.huggingface import TransformersEncoder
+
+        return TransformersEncoder(expanded)
+    raise EncoderError(
+        f"the encoder must be one of {', '.join(CATALOG)}, an .onnx file, an open_clip checkpoint, or the folder or hub name "
+        f"(owner/model) of a transformers model; got {name!r}: correct it"
+    )

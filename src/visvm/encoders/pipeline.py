@@ -1,0 +1,159 @@
+"""Image files → layer features, through the cache: files are read and decoded beside the encoder."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.encoders.cache import FeatureCache, feature_key
+from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.images import Transform, decode
+from visvm.errors import ImageError
+
+BATCH_SIZE = 8
+_WORKERS = 2
+_AHEAD = 8 * BATCH_SIZE  # images read before their turn: what bounds the memory of a folder of any size
+
+Progress = Callable[[int, int], None]
+"""Told the number of images done, and of all."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that is not an image, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass
+class _Image:
+    """An image on its way."""
+
+    path: Path
+    key: bytes = b""
+    pixels: NDArray[np.float32] | None = None
+    features: LayerFeatures | None = None
+    reason: str = ""
+
+
+@dataclass
+class Encoded:
+    """Layer features of the files that could be read.
+
+    Attributes
+    ----------
+    places : list of int
+        Which of the files given they are.
+    features : array of shape (n, width)
+    unreadable : list of Unreadable
+        The others.
+    """
+
+    places: list[int]
+    features: LayerFeatures
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
+def encode_stream(
+    paths: Sequence[Path], encoder: Encoder, transform: Transform, cache: FeatureCache | None
+) -> Iterator[list[tuple[Path, LayerFeatures] | Unreadable]]:
+    """Layer features of files, in order, some at a time.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    encoder : Encoder
+    transform : Transform
+    cache : FeatureCache, optional
+
+    Yields
+    ------
+    list
+        For every file its features, (width,), or why there are none.
+    """
+
+    def prepare(path: Path) -> _Image:
+        return _read(path, encoder, transform, cache)
+
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="visvm-decode") as pool:
+        coming: deque[Future[_Image]] = deque()
+        left = iter(paths)
+        try:
+            coming.extend(pool.submit(prepare, path) for path in islice(left, _AHEAD))
+            batch: list[_Image] = []
+            while coming:
+                batch.append(coming.popleft().result())
+                coming.extend(pool.submit(prepare, path) for path in islice(left, 1))
+                if sum(image.pixels is not None for image in batch) == BATCH_SIZE or len(batch) == _AHEAD or not coming:
+                    _encode(batch, encoder, cache)
+                    yield [_outcome(image) for image in batch]
+                    batch = []
+        finally:
+            for future in coming:
+                future.cancel()
+
+
+def encode_files(
+    paths: Sequence[Path], encoder: Encoder, transform: Transform, cache: FeatureCache | None, progress: Progress
+) -> Encoded:
+    """Layer features of files, all together; parameters as in ``encode_stream``."""
+    width = sum(encoder.layer_dims)
+    features = np.empty((len(paths), width), dtype=np.float32)
+    places: list[int] = []
+    unreadable: list[Unreadable] = []
+    done = 0
+    progress(0, len(paths))
+    for outcomes in encode_stream(paths, encoder, transform, cache):
+        for outcome in outcomes:
+            if isinstance(outcome, Unreadable):
+                unreadable.append(outcome)
+            else:
+                features[len(places)] = outcome[1]
+                places.append(done)
+            done += 1
+        progress(done, len(paths))
+    return Encoded(places, features[: len(places)], unreadable)
+
+
+def _read(path: Path, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> _Image:
+    """Read a file and look its features up; decode it where they are not known."""
+    image = _Image(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        image.reason = error.strerror or str(error)
+        return image
+    if cache is not None:
+        image.key = feature_key(content, encoder.digest, transform.key)
+        image.features = cache.get(image.key)
+        if image.features is not None and image.features.shape == (sum(encoder.layer_dims),):
+            return image
+    try:
+        image.pixels = decode(content, transform)
+    except ImageError as error:
+        image.reason = str(error)
+    return image
+
+
+def _encode(batch: list[_Image], encoder: Encoder, cache: FeatureCache | None) -> None:
+    """Give every decoded image of a batch its features."""
+    fresh = [image for image in batch if image.pixels is not None]
+    if not fresh:
+        return
+    encoded = encoder.encode(np.stack([image.pixels for image in fresh if image.pixels is not None]))
+    for image, features in zip(fresh, encoded, strict=True):
+        image.features, image.pixels = features, None
+    if cache is not None:
+        cache.put({image.key: image.features for image in fresh if image.features is not None})
+
+
+def _outcome(image: _Image) -> tuple[Path, LayerFeatures] | Unreadable:
+    if image.reason or image.features is None:
+        return Unreadable(image.path, image.reason)
+    return image.path, image.features

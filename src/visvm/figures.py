@@ -1,0 +1,120 @@
+"""Figures: accuracy by class, confusions, accuracy over sessions. Colours are told apart by the colour-blind, and in grey."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visvm.errors import InputError
+from visvm.results import Evaluation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OURS, THEIRS = "#0072b2", "#d55e00"
+_SUFFIXES = (".png", ".pdf", ".svg")
+_MOST_CLASSES = 30
+
+
+def check_figure_name(path: Path) -> None:
+    """Refuse a file name whose ending says no kind of figure, or whose folder is not there, before work is spent on it."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"a figure must end in {', '.join(_SUFFIXES)}; got {path.name!r}: rename it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"the folder of {path} must exist; it does not: make it, or choose another place")
+
+
+def draw_evaluation(result: Evaluation, path: Path) -> None:
+    """Draw accuracy by class, worst first, beside the most frequent confusions.
+
+    Parameters
+    ----------
+    result : Evaluation
+    path : Path
+        Ends in .png, .pdf or .svg.
+    """
+    check_figure_name(path)
+    worst = sorted(result.per_class.items(), key=lambda item: (item[1].accuracy, str(item[0])))
+    shown, pairs = worst[:_MOST_CLASSES], result.confusions[: min(15, _MOST_CLASSES)]
+    rows = max(len(shown), len(pairs), 4)
+    figure = _figure(10, 1.4 + 0.26 * rows)
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1])
+    left.barh([_short(label) for label, _ in shown], [100 * each.accuracy for _, each in shown], color=OURS, height=0.7)
+    left.invert_yaxis()
+    left.set_xlim(0, 100)
+    left.set_xlabel("accuracy (%)")
+    few = f", the {len(shown)} worst of {len(worst)} classes" if len(shown) < len(worst) else ""
+    left.set_title(f"By class{few}", loc="left", fontsize=10)
+    if pairs:
+        names = [f"{_short(pair.label)} → {_short(pair.predicted)}" for pair in pairs]
+        right.barh(names, [pair.n for pair in pairs], color=THEIRS, height=0.7)
+        right.invert_yaxis()
+        right.xaxis.get_major_locator().set_params(integer=True)
+        right.set_xlabel("images")
+        right.set_title("Most frequent confusions (class → taken for)", loc="left", fontsize=10)
+    else:
+        right.axis("off")
+        right.text(0.5, 0.5, "no confusions", ha="center", va="center")
+    figure.suptitle(f"{100 * result.accuracy:.1f} % of {result.n} images recognised", x=0.01, ha="left", fontweight="bold")
+    _save(figure, path)
+
+
+def draw_demo(seen: Sequence[int], ours: Sequence[float], theirs: Sequence[float], samples: Sequence[Any], path: Path) -> None:
+    """Draw accuracy over sessions of the head that remembers and of the one that forgets, above a picture of every class.
+
+    Parameters
+    ----------
+    seen : sequence of int
+        Classes seen after each session.
+    ours, theirs : sequences of float
+        Accuracy after each session, from 0 to 1, on all of them.
+    samples : sequence of (label, image array)
+        One for each class, in the order in which they are learned.
+    path : Path
+    """
+    check_figure_name(path)
+    figure = _figure(8, 4.6)
+    grid = figure.add_gridspec(2, len(samples), height_ratios=[4.2, 1])
+    axes = figure.add_subplot(grid[0, :])
+    for values, colour, marker, label in (
+        (ours, OURS, "o", "visvm"),
+        (theirs, THEIRS, "s", "the same features, head trained by gradient"),
+    ):
+        axes.plot(seen, [100 * value for value in values], color=colour, marker=marker, linestyle="-" if marker == "o" else "--")
+        height = 100 * values[-1]
+        axes.annotate(
+            f"{label}: {height:.0f} %",
+            (seen[-1], height),
+            textcoords="offset points",
+            xytext=(0, -18),
+            ha="right",
+            color=colour,
+            fontweight="bold",
+        )
+    axes.set_xticks(seen)
+    axes.set_xlabel("classes learned so far")
+    axes.set_ylabel("accuracy on all of them (%)")
+    axes.set_ylim(0, 105)
+    axes.grid(axis="y", alpha=0.3)
+    for place, (label, image) in enumerate(samples):
+        picture = figure.add_subplot(grid[1, place])
+        picture.imshow(image)
+        picture.set_title(_short(label, 10), fontsize=8)
+        picture.axis("off")
+    _save(figure, path)
+
+
+def _figure(width: float, height: float) -> "Figure":
+    from matplotlib.figure import Figure  # without pyplot: no global state, no display needed
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+
+
+def _short(label: object, most: int = 28) -> str:
+    text = str(label).replace("$", r"\$")
+    return text if len(text) <= most else f"{text[: most - 1]}…"

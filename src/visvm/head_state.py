@@ -1,0 +1,140 @@
+"""A fitted head ↔ JSON and tensors, as a model file holds them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.head.calibration import INVERSE_TEMPERATURES
+from visvm.head.checks import check_labels, is_positive
+from visvm.head.classifier import VisClassifier
+from visvm.head.fusion import MixerWeights, ResidualMixer
+from visvm.head.kernel_map import KernelMap
+from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.head.selection import LayerTrial, RidgeTrial
+from visvm.head.statistics import Statistics
+from visvm.model_file import Array, Header, Tensors, altered
+
+_OPTIONS = ("n_components", "ridge", "svm_cost", "hidden", "epochs", "learning_rate", "batch_size", "identity_weight")
+
+
+def head_state(head: VisClassifier) -> tuple[Header, Tensors]:
+    """A fitted head as JSON and tensors; one without sums gives what predicting needs."""
+    kernel_map = head.kernel_map_
+    header = {
+        **{name: _plain(getattr(head, name)) for name in _OPTIONS},
+        "layer_dims": list(head.mixer_.layer_dims),
+        "layers": list(head.layers_),
+        "chosen_ridge": head.ridge_,
+        "ridge_path": [trial._asdict() for trial in head.ridge_path_],
+        "layer_path": [trial._asdict() for trial in head.layer_path_],
+        "kernel_map": {"seed": kernel_map.seed, "digest": kernel_map.digest},
+        "form": None,
+    }
+    tensors = {f"mixer.{name}": value for name, value in head.mixer_.weights._asdict().items()}
+    tensors["coefficients"] = head.coefficients_
+    if hasattr(head, "statistics_"):
+        tensors["class_sums"] = head.statistics_.class_sums
+        scatter = head.statistics_.scatter
+        if isinstance(scatter, ThinScatter):
+            header["form"] = "thin"
+            tensors |= {f"factor.{place}": block for place, block in enumerate(scatter.blocks)}
+            tensors["targets"] = scatter.targets
+        else:
+            header["form"] = "dense"
+            tensors |= {"scatter": _packed(scatter.matrix), "cross": scatter.cross}
+    return header, {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one of Python's, which JSON takes."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> VisClassifier:
+    """The head that `head_state` described; a file whose parts do not fit together is refused."""
+    try:
+        return _restore_head(path, header, classes, tensors)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise altered(path, f"its parts do not fit together ({' '.join(repr(error).split())})") from error
+
+
+def _restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> VisClassifier:
+    dims, layers = tuple(map(int, header["layer_dims"])), tuple(map(int, header["layers"]))
+    head = VisClassifier(layer_dims=dims, layers=layers, **{name: header[name] for name in _OPTIONS})
+    head._validate_parameters()
+    width = dims[-1] if head.n_components is None else head.n_components
+    read_width, hidden = sum(dims[layer - 1] for layer in layers), head.hidden
+    shapes = {
+        "mixer.v": (hidden, read_width),
+        "mixer.v_bias": (hidden,),
+        "mixer.u": (dims[-1], hidden),
+        "mixer.u_bias": (dims[-1],),
+        "coefficients": (width + 1, len(classes)),
+        "calibration": INVERSE_TEMPERATURES.shape,
+    }
+    if "class_sums" in tensors:
+        shapes["class_sums"] = (width + 1, len(classes))
+    for name, shape in shapes.items():
+        if tensors[name].shape != shape:
+            raise ValueError(f"{name} has shape {tensors[name].shape}, not {shape}")
+    head.n_features_in_ = sum(dims)
+    head.layers_, head.ridge_ = layers, header["chosen_ridge"]
+    if not is_positive(head.ridge_):
+        raise ValueError(f"the ridge chosen is {head.ridge_!r}")
+    head.ridge_path_ = [RidgeTrial(**trial) for trial in header["ridge_path"]]
+    head.layer_path_ = [LayerTrial(**{**trial, "layers": tuple(trial["layers"])}) for trial in header["layer_path"]]
+    head.seed_ = header["kernel_map"]["seed"]
+    head.random_state = head.seed_
+    head.classes_ = check_labels(classes, len(classes), type(head).__name__) if classes else np.empty(0, dtype=np.int64)
+    head.coefficients_ = tensors["coefficients"]
+    head.mixer_ = ResidualMixer(dims, layers, MixerWeights(*(tensors[f"mixer.{name}"] for name in MixerWeights._fields)))
+    head.kernel_map_ = KernelMap(dims[-1], head.n_components, head.seed_)
+    if head.kernel_map_.digest != header["kernel_map"]["digest"]:
+        raise altered(path, "the random map drawn from its seed is not the one it was made with")
+    if header["form"] is not None and "class_sums" in tensors:
+        head.statistics_ = _restore_statistics(header["form"], head.classes_, width, tensors)
+    return head
+
+
+def _restore_statistics(form: str, classes: NDArray[np.generic], width: int, tensors: Tensors) -> Statistics:
+    statistics = Statistics(width)
+    statistics.classes, statistics.class_sums = classes, tensors["class_sums"]
+    if form == "dense":
+        statistics.scatter = DenseScatter(_unpacked(tensors["scatter"], width), tensors["cross"])
+        if tensors["cross"].shape != (width, len(classes)):
+            raise ValueError("cross has the wrong shape")
+        return statistics
+    scatter = ThinScatter(width)
+    scatter.blocks = [tensors[f"factor.{place}"] for place in range(sum(name.startswith("factor.") for name in tensors))]
+    scatter.targets = tensors["targets"]
+    rows = sum(len(block) for block in scatter.blocks)
+    if any(block.ndim != 2 or block.shape[1] != width for block in scatter.blocks) or scatter.targets.shape != (
+        rows,
+        len(classes),
+    ):
+        raise ValueError("the factor has the wrong shape")
+    statistics.scatter = scatter
+    return statistics
+
+
+def _packed(matrix: Array) -> Array:
+    """The lower triangle, column by column, (D(D + 1)/2,)."""
+    size = len(matrix)
+    packed, begin = np.empty(size * (size + 1) // 2), 0
+    for column in range(size):
+        packed[begin : begin + size - column] = matrix[column:, column]
+        begin += size - column
+    return packed
+
+
+def _unpacked(packed: Array, size: int) -> Array:
+    """The matrix whose lower triangle `packed` is, (D, D); the upper one is zero, as it does not count."""
+    if packed.shape != (size * (size + 1) // 2,):
+        raise ValueError("scatter has the wrong shape")
+    matrix, begin = np.zeros((size, size), order="F"), 0
+    for column in range(size):
+        matrix[column:, column] = packed[begin : begin + size - column]
+        begin += size - column
+    return matrix

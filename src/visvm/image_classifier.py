@@ -1,0 +1,527 @@
+"""Images in, labels out: the one object that knows both halves, encoder and head."""
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+from visvm import model_file
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.catalog import CATALOG, DEFAULT_ENCODER
+from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.images import Transform
+from visvm.encoders.loading import load_encoder
+from visvm.encoders.pipeline import Unreadable, encode_files, encode_stream
+from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError
+from visvm.head.calibration import INVERSE_TEMPERATURES, log_likelihoods, probabilities
+from visvm.head.classifier import VisClassifier
+from visvm.head.memory import peak_bytes
+from visvm.head.scatter import ThinScatter
+from visvm.head_state import head_state, restore_head
+from visvm.labelled import Images, Label, Labelled, check_label, read_labelled, shown
+from visvm.results import Evaluation, Prediction, SessionReport, SessionTest, evaluate_labels, session_test
+
+Array = NDArray[np.float64]
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is in all."""
+
+MOST_CALIBRATION_IMAGES = 500
+"""So many images of a session, at most, are scored as if they had not been learned."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+class ImageClassifier:
+    """Learns to recognise images class by class, and never forgets.
+
+    Parameters
+    ----------
+    encoder : str or Encoder, default="dinov2-s14"
+        A name of the catalogue, an .onnx file, an open_clip checkpoint, a transformers folder or hub name; or an encoder.
+    n_components : int or None, default=15000
+        D, the width of the random kernel map.
+    random_state : int, default=0
+    transform : "crop" or "squash", default="crop"
+        How images become square: by cutting out the centre, or by squeezing.
+    cache : bool, Path or FeatureCache, default=True
+        Where features are kept so that an image is encoded once: in the user's cache folder, a file of one's own, or nowhere.
+    layers, ridge, svm_cost, memory_limit
+        As in ``VisClassifier``.
+
+    Attributes
+    ----------
+    classes_ : tuple of labels
+    history_ : list of dict
+        The reports of all sessions.
+    head_ : VisClassifier
+        Which turns layer features into scores.
+    """
+
+    def __init__(
+        self,
+        encoder: str | Encoder = DEFAULT_ENCODER,
+        n_components: int | None = 15000,
+        random_state: int = 0,
+        *,
+        transform: str = "crop",
+        cache: bool | Path | FeatureCache = True,
+        layers: Any = "auto",
+        ridge: float | str = "auto",
+        svm_cost: float = 10.0,
+        memory_limit: float | None = None,
+    ) -> None:
+        self._encoder = None if isinstance(encoder, str) else encoder
+        self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
+        self.transform = transform
+        self.cache = cache
+        self.history_: list[dict[str, Any]] = []
+        self._encoder_digest: str | None = None
+        self._counts: tuple[int, ...] = ()  # of a model without sums
+        self._sums_left_behind = False  # in the file it was loaded from
+        self._calibration: Array = np.zeros(len(INVERSE_TEMPERATURES))
+        self._head = VisClassifier(
+            layers=layers,
+            n_components=n_components,
+            ridge=ridge,
+            svm_cost=svm_cost,
+            random_state=random_state,
+            memory_limit=memory_limit,
+        )
+
+    # What is known
+
+    @property
+    def head_(self) -> VisClassifier:
+        """Layer features → scores."""
+        return self._head
+
+    @property
+    def classes_(self) -> tuple[Label, ...]:
+        """The classes known, sorted."""
+        return tuple(self._head.classes_.tolist()) if hasattr(self._head, "classes_") else ()
+
+    @property
+    def class_counts_(self) -> tuple[int, ...]:
+        """How many images of each class were learned."""
+        if hasattr(self._head, "statistics_"):
+            return tuple(round(float(count)) for count in self._head.statistics_.class_counts)
+        return self._counts
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether the sums are there; a model exported for predicting has none."""
+        return hasattr(self._head, "statistics_") or not hasattr(self._head, "classes_")
+
+    def load_encoder(self, progress: Progress = silent) -> Encoder:
+        """The encoder, loaded when it is first needed; weights that are not on this machine yet are fetched."""
+        if self._encoder is None:
+            if self.encoder_name in CATALOG:  # known before anything is fetched
+                self._check_digest(CATALOG[self.encoder_name].sha256)
+            encoder = load_encoder(self.encoder_name, lambda done, total: progress("fetching weights", done, total))
+            self._check_digest(encoder.digest)
+            self._encoder = encoder
+        return self._encoder
+
+    def _check_digest(self, digest: str) -> None:
+        if self._encoder_digest not in (None, digest):
+            raise IncompatibleModelError(
+                f"a model must be used with the encoder it was learned through, of weights {str(self._encoder_digest)[:12]}; "
+                f"those of {self.encoder_name} are {digest[:12]}: give that encoder, or begin a new model"
+            )
+
+    # Learning
+
+    def learn(
+        self,
+        images: Images,
+        labels: Sequence[Label] | None = None,
+        *,
+        test: Images | None = None,
+        skip_unreadable: bool = False,
+        progress: Progress = silent,
+    ) -> SessionReport:
+        """Learn one session: any mix of new classes and more images of known ones.
+
+        Parameters
+        ----------
+        images : path or sequence of paths
+            A folder with one sub-folder per class, a CSV file of path,label, or image files.
+        labels : sequence of str or int, optional
+            With image files, one each.
+        test : path, optional
+            Folder or CSV file of images to test with after the session; those of classes not yet known are left out.
+        skip_unreadable : bool, default=False
+            Leave out files that are no images; otherwise they stop the session.
+        progress : callable, optional
+
+        Returns
+        -------
+        SessionReport
+        """
+        self._require_sums("learn more")
+        given = read_labelled(images, labels)
+        tests = None if test is None else read_labelled(test)
+        clock = _Clock()
+        samples = self._encode(given, "encoding", progress, skip_unreadable)
+        clock.lap("encode")
+        known = set(self.classes_)
+        new = [label for label in _distinct(samples.labels) if label not in known]
+        held_out = None
+        if tests is not None:
+            held_out = self._encode(tests.only({*known, *new}), "encoding test images", progress, skip_unreadable)
+            clock.lap("test")
+        progress("learning", 0, 1)
+        draft = self._learned(samples)
+        progress("learning", 1, 1)
+        clock.lap("learn")
+        outcome = None
+        if held_out is not None and held_out.labels:
+            outcome = session_test(held_out.labels, draft._head.predict(held_out.features).tolist(), set(new))
+            clock.lap("test")
+        skipped = samples.skipped + (held_out.skipped if held_out is not None else ())
+        report = draft._report(samples, new, clock.seconds, skipped, outcome)
+        draft.history_ = [*self.history_, _as_in_a_file(report)]
+        self.__dict__ = draft.__dict__
+        return report
+
+    def merge(self, other: "ImageClassifier") -> Self:
+        """Add what another model has learned, as if this one had learned it too.
+
+        Parameters
+        ----------
+        other : ImageClassifier
+            Of the same encoder, transform, kernel map and mixer: grown from copies of one model. It is left as it is.
+
+        Returns
+        -------
+        self
+        """
+        self._require_sums("merge")
+        other._require_sums("merge")
+        if not (self.classes_ and other.classes_):
+            raise IncompatibleModelError("models to merge must have learned something; one has not: learn first")
+        for what, mine, theirs in (
+            ("encoder weights", self._encoder_digest, other._encoder_digest),
+            ("transform", self.transform, other.transform),
+        ):
+            if mine != theirs:
+                raise IncompatibleModelError(
+                    f"models to merge must share the {what}; theirs is {str(theirs)[:12]}, this one's {str(mine)[:12]}: "
+                    "grow both from copies of one model"
+                )
+        self._head = copy.copy(self._head).merge(other._head)
+        self._calibration = self._calibration + other._calibration
+        added = [entry for entry in other.history_ if entry not in self.history_]
+        self.history_ = [{**entry, "session": number} for number, entry in enumerate([*self.history_, *added], start=1)]
+        return self
+
+    def forget(
+        self,
+        images: Images,
+        labels: Sequence[Label] | None = None,
+        *,
+        skip_unreadable: bool = False,
+        progress: Progress = silent,
+    ) -> int:
+        """Take images out again, as if they had never been learned; gives their number.
+
+        Parameters
+        ----------
+        images, labels, skip_unreadable, progress
+            As in ``learn``; the images must be those that were learned.
+        """
+        self._require_sums("forget")
+        self._require_fitted()
+        samples = self._encode(read_labelled(images, labels), "encoding", progress, skip_unreadable)
+        progress("forgetting", 0, 1)
+        self._head = copy.copy(self._head).forget(samples.features, np.array(samples.labels))
+        progress("forgetting", 1, 1)
+        return len(samples.labels)
+
+    def rename_class(self, old: Label, new: Label) -> Self:
+        """Give a class another name."""
+        self._require_fitted()
+        old, new = check_label(old, "the class to rename"), check_label(new, "the new name")
+        counts = dict(zip(self.classes_, self.class_counts_, strict=True))
+        self._head = copy.copy(self._head).rename_class(old, new)
+        self._counts = tuple(counts[old if label == new else label] for label in self.classes_)
+
+        def renamed(labels: Sequence[Label]) -> list[Label]:
+            return [new if label == old else label for label in labels]
+
+        names = ("new_classes", "returning_classes")
+        self.history_ = [{**entry, **{name: renamed(entry[name]) for name in names}} for entry in self.history_]
+        return self
+
+    # Predicting
+
+    def predict(
+        self, images: str | Path | Sequence[str | Path], *, top: int = 5, raw: bool = False, progress: Progress = silent
+    ) -> list[Prediction]:
+        """Say what images show.
+
+        Parameters
+        ----------
+        images : path or sequence of paths
+        top : int, default=5
+            How many classes to name for each.
+        raw : bool, default=False
+            Give the head's scores (near +1 for the right class, near -1 for others) instead of probabilities.
+        progress : callable, optional
+        """
+        paths = [Path(images)] if isinstance(images, (str, Path)) else [Path(path) for path in images]
+        outcomes = list(self.predict_stream(paths, top=top, raw=raw, progress=progress))
+        _refuse([outcome for outcome in outcomes if isinstance(outcome, Unreadable)], "leave them out")
+        return [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
+
+    def predict_stream(
+        self, paths: Sequence[Path], *, top: int = 5, raw: bool = False, progress: Progress = silent
+    ) -> Iterator[Prediction | Unreadable]:
+        """Say what images show, one after the other as they come; those that cannot be read come as ``Unreadable``."""
+        self._require_fitted()
+        if top < 1:
+            raise InputError(f"top must be at least 1; got {top}")
+        encoder, done = self.load_encoder(progress), 0
+        with self._opened_cache() as cache:
+            for outcomes in encode_stream(paths, encoder, Transform(self.transform, encoder.preprocessing), cache):
+                readable = [outcome for outcome in outcomes if not isinstance(outcome, Unreadable)]
+                scores = iter(self._shown_scores(np.array([features for _, features in readable]), raw)) if readable else iter(())
+                for outcome in outcomes:
+                    yield outcome if isinstance(outcome, Unreadable) else self._prediction(outcome[0], next(scores), top)
+                done += len(outcomes)
+                progress("predicting", done, len(paths))
+
+    def layer_features(self, images: Sequence[str | Path], *, progress: Progress = silent) -> LayerFeatures:
+        """Layer features of image files, (n, sum of the encoder's layer_dims): what ``VisClassifier`` takes."""
+        paths = [Path(path) for path in images]
+        return self._encode(Labelled(paths, [0] * len(paths)), "encoding", progress, skip_unreadable=False).features
+
+    def evaluate(
+        self,
+        images: Images,
+        labels: Sequence[Label] | None = None,
+        *,
+        skip_unreadable: bool = False,
+        progress: Progress = silent,
+    ) -> Evaluation:
+        """Compare predictions with labels; classes the model does not know are left out, and named.
+
+        Parameters
+        ----------
+        images, labels, skip_unreadable, progress
+            As in ``learn``.
+        """
+        self._require_fitted()
+        given = read_labelled(images, labels)
+        classes = set(self.classes_)
+        unknown, known = [label for label in _distinct(given.labels) if label not in classes], given.only(classes)
+        if not known.labels:
+            raise InputError(f"some class must be one the model knows; it knows none of {_some(unknown)}: learn them first")
+        samples = self._encode(known, "encoding", progress, skip_unreadable)
+        predicted = self._head.predict(samples.features).tolist()
+        return evaluate_labels(samples.labels, predicted, never_learned=unknown, skipped=samples.skipped)
+
+    # The file
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file; an old one stays until the new one is whole."""
+        self._require_learned()
+        if self._sums_left_behind:
+            raise ModelFileError(
+                "a model must be loaded whole to be saved; this one was loaded for predicting: load it again, or export it"
+            )
+        model_file.write(Path(path), *self._state())
+
+    def export(self, path: str | Path) -> None:
+        """Write only what predicting needs: the file cannot learn, merge or forget."""
+        self._require_learned()
+        model_file.write(Path(path), *model_file.for_prediction(*self._state()))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        encoder: str | Encoder | None = None,
+        cache: bool | Path | FeatureCache = True,
+        memory_limit: float | None = None,
+        for_prediction: bool = False,
+    ) -> Self:
+        """Read a model from a file.
+
+        Parameters
+        ----------
+        path : path
+        encoder : str or Encoder, optional
+            Where the encoder is on this machine, if it has no name of the catalogue; its weights must be the same.
+        cache, memory_limit
+            As in the constructor.
+        for_prediction : bool, default=False
+            Leave the sums on disk: quicker, and enough for predicting.
+        """
+        header, tensors = model_file.read(Path(path), for_prediction=for_prediction)
+        described, classes = header["encoder"], header["classes"]
+        model = cls(encoder or described["name"], transform=described["transform"], cache=cache)
+        model._head = restore_head(Path(path), header["head"], classes, tensors)
+        model._head.memory_limit = memory_limit
+        model._calibration = tensors["calibration"]
+        model._counts = tuple(header["counts"])
+        model._sums_left_behind = for_prediction and header["head"]["form"] is not None
+        model.history_ = header["sessions"]
+        model._encoder_digest = described["digest"]
+        if model._encoder is not None:
+            model._check_digest(model._encoder.digest)
+        return model
+
+    def _state(self) -> tuple[model_file.Header, model_file.Tensors]:
+        head, tensors = head_state(self._head)
+        header = {
+            "encoder": {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform},
+            "head": head,
+            "classes": list(self.classes_),
+            "counts": list(self.class_counts_),
+            "sessions": self.history_,
+        }
+        return header, {**tensors, "calibration": self._calibration}
+
+    # Parts
+
+    def _encode(self, given: Labelled, stage: str, progress: Progress, skip_unreadable: bool) -> "_Samples":
+        """Layer features of labelled files."""
+        encoder = self.load_encoder(progress)
+        transform = Transform(self.transform, encoder.preprocessing)
+        with self._opened_cache() as cache:
+            encoded = encode_files(given.paths, encoder, transform, cache, lambda done, total: progress(stage, done, total))
+        if not skip_unreadable:
+            _refuse(encoded.unreadable, "repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True)")
+        labels = [given.labels[place] for place in encoded.places]
+        if given.labels and not labels:
+            raise ImageError("there must be at least one image that can be read; there is none")
+        return _Samples(encoded.features, labels, tuple(str(unreadable.path) for unreadable in encoded.unreadable))
+
+    def _learned(self, samples: "_Samples") -> Self:
+        """A copy that has learned these samples."""
+        encoder, labels = self.load_encoder(), np.array(samples.labels)
+        draft = copy.copy(self)
+        draft._head = copy.copy(self._head)
+        draft._head.layer_dims = encoder.layer_dims
+        draft._head.partial_fit(samples.features, labels)
+        draft._encoder_digest = encoder.digest
+        measured = self._calibration.any()
+        # Once the sums are dense, leaving samples out costs another factorisation; thousands have then been measured.
+        if len(draft.classes_) > 1 and not (measured and not isinstance(draft._head.statistics_.scatter, ThinScatter)):
+            chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_CALIBRATION_IMAGES]
+            scores = draft._head.leave_one_out_scores(samples.features[chosen], labels[chosen])
+            targets = np.searchsorted(draft._head.classes_, labels[chosen])
+            draft._calibration = self._calibration + log_likelihoods(scores, targets)
+        return draft
+
+    def _report(
+        self, samples: "_Samples", new: list[Label], seconds: dict[str, float], skipped: tuple[str, ...], test: SessionTest | None
+    ) -> SessionReport:
+        return SessionReport(
+            session=len(self.history_) + 1,
+            learned_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            n_images=len(samples.labels),
+            new_classes=tuple(new),
+            returning_classes=tuple(label for label in _distinct(samples.labels) if label not in new),
+            n_classes=len(self.classes_),
+            ridge=self._head.ridge_,
+            layers=self._head.layers_,
+            seconds=seconds,
+            peak_memory=peak_bytes(),
+            skipped=skipped,
+            test=test,
+        )
+
+    def _shown_scores(self, features: LayerFeatures, raw: bool) -> Array:
+        scores = self._head._scores(features)
+        return scores if raw else probabilities(scores, self._calibration)
+
+    def _prediction(self, path: Path, scores: Array, top: int) -> Prediction:
+        order = np.argsort(-scores, kind="stable")[:top]
+        best = tuple((self.classes_[place], float(scores[place])) for place in order)
+        return Prediction(*best[0], top=best, path=str(path))
+
+    @contextmanager
+    def _opened_cache(self) -> Iterator[FeatureCache | None]:
+        if isinstance(self.cache, FeatureCache):
+            yield self.cache
+        elif self.cache is False:
+            yield None
+        else:
+            with FeatureCache(None if self.cache is True else Path(self.cache)) as cache:
+                yield cache
+
+    def _require_learned(self) -> None:
+        if not hasattr(self._head, "coefficients_"):
+            raise NotFittedError("this model has learned nothing: let it learn first")
+
+    def _require_fitted(self) -> None:
+        if not self.classes_:
+            raise NotFittedError("this model knows no class: let it learn some first")
+
+    def _require_sums(self, what: str) -> None:
+        if not self.can_learn:
+            raise ModelFileError(f"a model must have its sums to {what}; this one was exported for predicting: use the original")
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Layer features, (n, width), with their labels."""
+
+    features: LayerFeatures
+    labels: list[Label]
+    skipped: tuple[str, ...]
+
+
+class _Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """Count the time since the last lap to a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+def _absolute(name: str) -> str:
+    """The name of an encoder; where it is a path, one that holds from any folder."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if name not in CATALOG and path.exists() else name
+
+
+def _as_in_a_file(report: SessionReport) -> dict[str, Any]:
+    """The report as a model file gives it back, so that the histories of models can be compared wherever they come from."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(report)))
+    return plain
+
+
+def _distinct(labels: Sequence[Label]) -> list[Label]:
+    return list(dict.fromkeys(labels))
+
+
+def _some(labels: Sequence[Label]) -> str:
+    return ", ".join(map(str, labels[:5])) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+
+
+def _refuse(unreadable: Sequence[Unreadable], advice: str) -> None:
+    if unreadable:
+        named = "; ".join(f"{shown(each.path)} ({each.reason})" for each in unreadable)
+        raise ImageError(f"every file must be an image; {len(unreadable)} cannot be read: {named}: {advice}")

@@ -1,0 +1,132 @@
+"""Folders, CSV files and lists → image files with their labels."""
+
+import csv
+import os
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from visvm.encoders.images import find_images, is_image_name
+from visvm.errors import InputError
+
+_UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, halves of characters, line ends
+
+Label = str | int
+Images = str | Path | Sequence[str | Path]
+"""A folder with one sub-folder per class, a CSV file of path,label, or image files."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Image files and their labels, one each."""
+
+    paths: list[Path]
+    labels: list[Label]
+
+    def only(self, classes: set[Label]) -> "Labelled":
+        """Those of the given classes."""
+        kept = [(path, label) for path, label in zip(self.paths, self.labels, strict=True) if label in classes]
+        return Labelled([path for path, _ in kept], [label for _, label in kept])
+
+
+def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labelled:
+    """Find out which files are meant, and what they show.
+
+    Parameters
+    ----------
+    images : path or sequence of paths
+        A folder with one sub-folder per class, or a CSV file of path,label (relative to its own folder); or, with `labels`,
+        files.
+    labels : sequence of str or int, optional
+        One for every file.
+    """
+    if isinstance(images, (str, Path)):
+        path = expanded(images)
+        if labels is not None:
+            raise InputError(f"labels belong to a list of files; got the single path {shown(path)}: give a list, or no labels")
+        if os.path.isdir(path):  # which, unlike the method, is False for a name too long to exist
+            return _from_folder(path)
+        if path.suffix.lower() == ".csv":
+            return _from_csv(path)
+        if not os.path.exists(path):
+            raise InputError(f"{shown(path)} must be a folder with one sub-folder per class, or a CSV file; it does not exist")
+        raise InputError(
+            f"{shown(path)} must be a folder with one sub-folder per class, or a CSV file of path,label; it is neither"
+        )
+    paths = [expanded(path) for path in images]
+    if labels is None:
+        raise InputError("a list of files must come with labels, one each; got none: give them, or a folder per class")
+    if isinstance(labels, str):
+        raise InputError(f"labels must be a list, one for every file; got the single label {labels!r}: repeat it in a list")
+    if len(paths) != len(labels):
+        raise InputError(f"there must be one label for every file; got {len(paths)} files and {len(labels)} labels")
+    checked = [check_label(label, f"file {shown(paths[place])}") for place, label in enumerate(labels)]
+    if len({isinstance(label, str) for label in checked}) > 1:
+        raise InputError("labels must be all text or all whole numbers; got both: convert them")
+    return Labelled(paths, checked)
+
+
+def _from_folder(folder: Path) -> Labelled:
+    try:
+        children = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{shown(folder)} must be a folder that can be read; it is not: {error.strerror}") from error
+    classes = [child for child in children if child.is_dir() and not child.name.startswith((".", "__"))]
+    loose = [child for child in children if child.is_file() and is_image_name(child)]
+    if not classes:
+        what = f"{len(loose)} images and no sub-folder" if loose else "nothing"
+        raise InputError(
+            f"{shown(folder)} must have one sub-folder per class, named after it; it has {what}: sort the images into folders"
+        )
+    if loose:
+        raise InputError(f"images must lie in the sub-folder of their class; {shown(loose[0])} does not: move it")
+    paths: list[Path] = []
+    labels: list[Label] = []
+    for child in classes:
+        found = find_images(child)
+        if not found:
+            raise InputError(f"every class must have images; the folder {shown(child)} has none: add some, or remove the folder")
+        paths += found
+        labels += [check_label(child.name, f"the folder {shown(child)}")] * len(found)
+    return Labelled(paths, labels)
+
+
+def _from_csv(table: Path) -> Labelled:
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{shown(table)} must be a CSV file of path,label in UTF-8; it cannot be read: {error}") from error
+    if rows and [cell.strip().lower() for cell in rows[0][1]] == ["path", "label"]:
+        rows = rows[1:]
+    if not rows:
+        raise InputError(f"{shown(table)} must have a row path,label for every image; it has none")
+    for number, row in rows:
+        if len(row) != 2 or not all(cell.strip() for cell in row) or "\0" in row[0]:
+            raise InputError(f"every row of {shown(table)} must be path,label; row {number} is {','.join(row)!r}")
+    paths = [table.parent / expanded(row[0].strip()) for _, row in rows]
+    return Labelled(paths, [check_label(row[1], f"row {number} of {shown(table)}") for number, row in rows])
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ~ as the home folder; a name such as ~copy.jpg, which is nobody's home, stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
+def shown(path: Path) -> str:
+    """The path as a message names it: on one line, in characters that can be printed."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
+
+
+def check_label(label: object, where: str) -> Label:
+    """A label as it is kept: text in one Unicode form, so that a name typed on a Mac is the name typed elsewhere."""
+    if isinstance(label, str):
+        text = unicodedata.normalize("NFC", label).strip()
+        if not text or any(unicodedata.category(letter) in _UNSHOWN for letter in text):
+            raise InputError(f"a label must be printable text; {where} has {label!r}: rename it")
+        return text
+    if isinstance(label, int) or hasattr(label, "__index__"):
+        return int(label)
+    raise InputError(f"a label must be text or a whole number; {where} has {label!r}: convert it")

@@ -1,0 +1,224 @@
+"""One file holds a model: safetensors, whose metadata carries a JSON header.
+
+Format 1. The header (metadata key ``visvm``; its SHA-256 is under ``sha256``) has ``format``, ``encoder``, ``head``,
+``classes``, ``counts``, ``sessions`` and ``tensors`` (the SHA-256 of each). Tensors are float64: ``mixer.*``, ``coefficients``,
+``calibration``, and, unless the file was exported for predicting only, ``class_sums`` with either ``factor.0…`` and ``targets``
+(thin) or ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is not in it: it is drawn from its seed and
+compared with its digest.
+
+Reading a file runs no code of it. Writing goes to a new file, which is flushed and takes the old one's place in one step.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from visvm.errors import ModelFileError
+from visvm.labelled import expanded, shown
+
+FORMAT = 1
+
+Array = NDArray[np.float64]
+Header = dict[str, Any]
+Tensors = dict[str, Array]
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a model file for oneself, so that between reading and writing it nobody else writes.
+
+    Parameters
+    ----------
+    path : Path
+    waiting : callable
+        Called once, if another process holds it.
+    """
+    path = _real(path)
+    _require_folder(path)
+    lock = FileLock(path.with_name(f".{path.name}.lock"), is_singleton=True)
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            waiting()
+            lock.acquire()
+    except OSError as error:
+        raise ModelFileError(f"the folder of {shown(path)} must be writable; it is not: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    """Write a model file; until the last step the old one stays as it is."""
+    path = _real(path)
+    digests = {name: _digest(tensor) for name, tensor in tensors.items()}
+    text = json.dumps({"format": FORMAT, **header, "tensors": digests})  # ASCII: a file name need not be valid Unicode
+    part = path.with_name(f".{path.name}.part")
+    with locked(path):
+        try:
+            _write_tensors(part, tensors, {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()})
+            if path.exists():
+                shutil.copymode(path, part)
+            _flush(part)
+            part.replace(path)
+            _flush(path.parent)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise ModelFileError(
+                f"{shown(path)} must be writable; it is not ({' '.join(str(error).split())}): make room or choose another place"
+            ) from error
+
+
+def read_header(path: Path) -> Header:
+    """The JSON header of a model file, checked."""
+    with _opened(path) as file:
+        return _header(path, file)
+
+
+def read(path: Path, *, for_prediction: bool = False) -> tuple[Header, Tensors]:
+    """The header and the tensors of a model file, checked; with `for_prediction` only those that predicting needs."""
+    with _opened(path) as file:
+        header = _header(path, file)
+        digests = header["tensors"]
+        if set(digests) != set(file.keys()):
+            raise altered(path, "its tensors are not those its header names")
+        names = [name for name in digests if not (for_prediction and _is_statistics(name))]
+        return header, {name: _tensor(path, file, name, digests[name]) for name in names}
+
+
+def for_prediction(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
+    """What predicting needs, without the sums."""
+    head = {**header["head"], "form": None}
+    return {**header, "head": head}, {name: tensor for name, tensor in tensors.items() if not _is_statistics(name)}
+
+
+def _is_statistics(name: str) -> bool:
+    return name in {"class_sums", "targets", "scatter", "cross"} or name.startswith("factor.")
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(expanded(path)))  # a link stays a link to the file that is replaced
+
+
+def _require_folder(path: Path) -> None:
+    if not os.path.isdir(path.parent):  # which, unlike the method, is False for a name too long to exist
+        raise ModelFileError(f"the folder of {shown(path)} must exist; it does not: make it, or choose another place")
+    if os.path.isdir(path):
+        raise ModelFileError(f"a model is one file; {shown(path)} is a folder: choose another name, such as birds.visvm")
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file: the length of its JSON in 8 bytes, the JSON, the tensors.
+
+    The package's own writer goes through a file of a random name, which would stay for ever when it is killed, and which only
+    its owner may read.
+    """
+    described: dict[str, Any] = {"__metadata__": dict(metadata)}
+    offset = 0
+    for name, tensor in tensors.items():
+        described[name] = {"dtype": "F64", "shape": tensor.shape, "data_offsets": (offset, offset + tensor.nbytes)}
+        offset += tensor.nbytes
+    text = json.dumps(described).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _digest(tensor: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(tensor).data).hexdigest()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    path = _real(path)
+    if not os.path.exists(path):
+        raise ModelFileError(f"{shown(path)} must be a model that visvm wrote; there is no such file: learn one first")
+    _require_folder(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(
+            f"{shown(path)} must be a model that visvm wrote; it is another file, or truncated ({' '.join(str(error).split())})"
+        ) from error
+
+
+def altered(path: Path, what: str) -> ModelFileError:
+    """The error that tells of a file that is not as it was written."""
+    return ModelFileError(f"{shown(path)} must be as visvm wrote it; {what}: take a copy from before")
+
+
+def _header(path: Path, file: Any) -> Header:
+    metadata = file.metadata() or {}
+    if not {"visvm", "sha256"} <= set(metadata):
+        raise ModelFileError(f"{shown(path)} must be a model that visvm wrote; it is another safetensors file")
+    if hashlib.sha256(metadata["visvm"].encode()).hexdigest() != metadata["sha256"]:
+        raise altered(path, "its header was altered")
+    try:
+        header: Header = json.loads(metadata["visvm"])
+        version = header["format"]
+        if version == FORMAT:
+            _check_header(header)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise altered(path, f"its header lacks a part ({' '.join(repr(error).split())})") from error
+    if version != FORMAT:
+        raise ModelFileError(
+            f"{shown(path)} must be of format {FORMAT}; it is of format {version!r}: use the visvm version that wrote it"
+        )
+    return header
+
+
+def _check_header(header: Header) -> None:
+    kinds = {"encoder": dict, "head": dict, "classes": list, "counts": list, "sessions": list, "tensors": dict}
+    for name, kind in kinds.items():
+        if not isinstance(header[name], kind):
+            raise TypeError(f"{name} is {header[name]!r:.50}")
+    for name in ("name", "digest", "transform"):
+        if not isinstance(header["encoder"][name], str):
+            raise TypeError(f"the encoder's {name} is {header['encoder'][name]!r:.50}")
+    classes = header["classes"]
+    if {type(label) for label in classes} not in ({str}, {int}, set()) or classes != sorted(set(classes)):
+        raise ValueError("classes are not sorted names or numbers")
+    if [type(count) for count in header["counts"]] != [int] * len(classes):
+        raise ValueError("counts are not one number for every class")
+    if not all(isinstance(entry, dict) for entry in header["sessions"]):
+        raise TypeError("sessions are no reports")
+    if header["head"]["form"] not in ("thin", "dense", None):
+        raise ValueError(f"the form is {header['head']['form']!r:.50}")
+    if (header["head"]["form"] is None) != ("class_sums" not in header["tensors"]):
+        raise ValueError("the sums are not those of the form")
+
+
+def _tensor(path: Path, file: Any, name: str, digest: str) -> Array:
+    if (kind := file.get_slice(name).get_dtype()) != "F64":
+        raise altered(path, f"{name} is of type {kind}")
+    tensor: Array = file.get_tensor(name)
+    if _digest(tensor) != digest:
+        raise altered(path, f"{name} was altered")
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(tensor.sum()) or np.isfinite(tensor).all()
+    if not finite:
+        raise altered(path, f"{name} holds NaN or infinity")
+    return tensor

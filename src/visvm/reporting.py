@@ -1,0 +1,93 @@
+"""What ``visvm learn``, ``evaluate`` and ``info`` show to people."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from visvm.head.memory import human_bytes
+from visvm.model_file import read_header
+from visvm.results import Evaluation, SessionReport
+from visvm.terminal import out, percent, table
+
+
+def show_report(model: Path, report: SessionReport) -> None:
+    """Show what a session did."""
+
+    def counted(n: int, what: str) -> str:
+        return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
+
+    console = out()
+    news = [counted(len(report.new_classes), "new class"), counted(len(report.returning_classes), "returning class")]
+    console.print(
+        f"[bold]session {report.session}[/]: {counted(report.n_images, 'image')}, {news[0]}, {news[1]}; "
+        f"{escape(model.name)} now knows {counted(report.n_classes, 'class')}"
+    )
+    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
+    memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
+    console.print(f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}", markup=False)
+    if report.skipped:
+        console.print(f"left out {counted(len(report.skipped), 'unreadable file')}: {', '.join(report.skipped)}", markup=False)
+    if report.test is not None:
+        test = report.test
+        console.print(
+            f"accuracy on {counted(test.n, 'test image')}: {percent(test.accuracy)} "
+            f"(old classes {percent(test.old_accuracy)}, new classes {percent(test.new_accuracy)})",
+            style="bold",
+            markup=False,
+        )
+
+
+def show_evaluation(result: Evaluation) -> None:
+    """Show accuracy by class, confusions, and accuracy overall."""
+    console = out()
+    worst = sorted(result.per_class.items(), key=lambda item: item[1].accuracy)
+    rows = [(label, each.n, percent(each.accuracy)) for label, each in worst]
+    console.print(table("by class, worst first", ["class", "images", "accuracy"], rows, right=["images", "accuracy"]))
+    if result.confusions:
+        pairs = [(pair.label, pair.predicted, pair.n) for pair in result.confusions[:10]]
+        console.print(table("most frequent confusions", ["class", "taken for", "images"], pairs, right=["images"]))
+    console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
+    header = read_header(path)
+    head, encoder = header["head"], header["encoder"]
+    return {
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "format": header["format"],
+        "classes": dict(zip(header["classes"], header["counts"], strict=True)),
+        "sessions": header["sessions"],
+        "encoder": encoder["name"],
+        "weights_sha256": encoder["digest"],
+        "transform": encoder["transform"],
+        "n_components": head["n_components"],
+        "ridge": head["chosen_ridge"],
+        "layers": head["layers"],
+        "form": head["form"],
+        "can_learn": head["form"] is not None,
+    }
+
+
+def show_model(described: dict[str, Any]) -> None:
+    """Show what `describe` found."""
+    console = out()
+    counts = described["classes"]
+    console.print(table("classes", ["class", "images"], list(counts.items()), right=["images"]))
+    rows = []
+    for entry in described["sessions"]:
+        test = entry["test"] or {"accuracy": None, "old_accuracy": None, "new_accuracy": None}
+        accuracies = [percent(test[name]) for name in ("accuracy", "old_accuracy", "new_accuracy")]
+        news = [len(entry["new_classes"]), len(entry["returning_classes"])]
+        rows.append((entry["session"], entry["learned_at"][:16].replace("T", " "), entry["n_images"], *news, *accuracies))
+    columns = ["#", "when (UTC)", "images", "new", "known", "accuracy", "old", "new only"]
+    console.print(table("sessions", columns, rows, right=[column for column in columns if column != "when (UTC)"]))
+    console.print(
+        f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, {sum(counts.values())} images\n"
+        f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), transform {described['transform']}, "
+        f"blocks {', '.join(map(str, described['layers']))}, D = {described['n_components']}, λ = {described['ridge']:g}\n"
+        + ("sums are in it: it can learn more" if described["can_learn"] else "exported for predicting: it cannot learn more"),
+        markup=False,
+    )

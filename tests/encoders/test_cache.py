@@ -1,0 +1,466 @@
+"""The feature cache: what goes in comes out, whoever else writes, is killed, or damages the file."""
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from visvm.encoders import cache as cache_module
+from visvm.encoders.cache import DEFAULT_LIMIT, FeatureCache, clear, feature_key, limit_from_environment
+from visvm.errors import InputError, VisvmError
+
+WIDTH = 300
+
+
+def key(number):
+    return feature_key(str(number).encode(), "weights", "transform")
+
+
+def row(number, width=WIDTH):
+    """Features that tell which entry they belong to."""
+    return np.random.default_rng(number).normal(size=width).astype(np.float32)
+
+
+def rows(numbers, width=WIDTH):
+    return {key(number): row(number, width) for number in numbers}
+
+
+def held(cache, numbers):
+    """Those of the entries that are there, each checked bit for bit."""
+    found = []
+    for number in numbers:
+        features = cache.get(key(number))
+        if features is not None:
+            assert np.array_equal(features, row(number, len(features)))
+            found.append(number)
+    return found
+
+
+def refusal(call, *words, kind=VisvmError):
+    with pytest.raises(kind) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "cache" / "features.sqlite"
+
+
+def test_features_come_back_bit_for_bit(path):
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.4e38, 1 / 3], dtype=np.float32)
+    special.view(np.uint32)[4] |= 0x1234  # a NaN with a payload
+    with FeatureCache(path) as cache:
+        cache.put({b"special": special, **rows(range(5))})
+        back = cache.get(b"special")
+        assert back.dtype == np.float32
+        assert back.shape == special.shape
+        assert back.tobytes() == special.tobytes()
+        assert held(cache, range(5)) == [0, 1, 2, 3, 4]
+        assert cache.get(b"another") is None
+
+
+def test_rows_of_a_larger_array_come_back(path):
+    array = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+    with FeatureCache(path) as cache:
+        cache.put({b"row": array[1], b"column": array[:, 1]})
+        assert np.array_equal(cache.get(b"row"), array[1])
+        assert np.array_equal(cache.get(b"column"), array[:, 1])
+
+
+def test_second_put_replaces_the_first(path):
+    with FeatureCache(path) as cache:
+        cache.put({key(0): row(1)})
+        cache.put({key(0): row(0)})
+        assert held(cache, [0]) == [0]
+        assert cache.info().n_images == 1
+
+
+def test_entries_outlast_the_object(path):
+    with FeatureCache(path) as cache:
+        cache.put(rows(range(10)))
+    with FeatureCache(path) as cache:
+        assert held(cache, range(12)) == list(range(10))
+
+
+def test_entries_that_were_put_are_there_for_others_at_once(path):
+    with FeatureCache(path) as cache, FeatureCache(path) as other:
+        cache.put(rows(range(3)))
+        assert held(other, range(4)) == [0, 1, 2]
+
+
+def test_default_place_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "here"))
+    with FeatureCache() as cache:
+        assert cache.path == tmp_path / "here" / "features.sqlite"
+        cache.put(rows([0]))
+    clear()
+    with FeatureCache() as cache:
+        assert cache.get(key(0)) is None
+
+
+def test_key_depends_on_content_weights_and_transform():
+    keys = {
+        feature_key(content, digest, transform)
+        for content in (b"", b"a", b"ab")
+        for digest in ("", "1", "2")
+        for transform in ("", "crop", "squash")
+    }
+    assert len(keys) == 27
+
+
+def test_info_counts(path):
+    with FeatureCache(path, limit=10**7) as cache:
+        empty = cache.info()
+        cache.put(rows(range(50)))
+        full = cache.info()
+    assert (empty.path, empty.n_images, empty.limit) == (path, 0, 10**7)
+    assert full.n_images == 50
+    assert 50 * WIDTH * 4 < full.n_bytes - empty.n_bytes < 50 * WIDTH * 4 * 2
+
+
+def test_size_stays_below_the_limit(path):
+    limit = 300_000
+    with FeatureCache(path, limit) as cache:
+        for start in range(0, 800, 20):
+            cache.put(rows(range(start, start + 20)))
+            assert cache.info().n_bytes <= limit
+            assert held(cache, range(start, start + 20)) == list(range(start, start + 20))
+        assert cache.info().n_bytes > limit // 2
+    assert path.stat().st_size < 1.2 * limit
+
+
+def test_size_stays_below_the_limit_when_entries_differ_in_size(path):
+    with FeatureCache(path, 400_000) as cache:
+        cache.put(rows(range(1000), width=4))
+        for start in range(1000, 1040, 10):
+            cache.put(rows(range(start, start + 10), width=3000))
+            assert cache.info().n_bytes <= 400_000
+        assert held(cache, range(1030, 1040)) == list(range(1030, 1040))
+
+
+def test_longest_unused_entries_give_way(path):
+    with FeatureCache(path, limit=10**7) as cache:
+        for number in range(100):
+            cache.put(rows([number]))
+    used_lately = range(0, 100, 10)
+    with FeatureCache(path, limit=10**7) as cache:
+        assert held(cache, used_lately) == list(used_lately)
+    with FeatureCache(path, limit=10**7) as cache:
+        half = cache.info().n_bytes // 2
+    with FeatureCache(path, half) as cache:
+        cache.put(rows([100]))
+        left = held(cache, range(101))
+    assert len(left) > 20
+    assert set(used_lately) | {100} <= set(left)
+    others = [number for number in left if number not in used_lately]
+    assert others == [number for number in range(others[0], 101) if number not in used_lately]
+
+
+def test_use_counts_also_within_one_object(path):
+    with FeatureCache(path, limit=150_000) as cache:
+        cache.put(rows([0]))
+        for start in range(1, 400, 10):
+            assert held(cache, [0]) == [0]
+            cache.put(rows(range(start, start + 10)))
+        assert held(cache, [1]) == []
+
+
+def test_limit_below_one_entry_keeps_nothing(path):
+    with FeatureCache(path, limit=0) as cache:
+        cache.put(rows(range(5)))
+        assert cache.info().n_images == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("", DEFAULT_LIMIT), ("0", 0), ("12345", 12345), ("1K", 1024), ("500M", 500 * 2**20), ("20G", 20 * 2**30)),
+        *((" 2 t ", 2 * 2**40), ("3gb", 3 * 2**30), ("3GiB", 3 * 2**30), ("7B", 7)),
+    ],
+)
+def test_limit_from_environment(monkeypatch, path, text, expected):
+    monkeypatch.setenv("VISVM_CACHE_LIMIT", text)
+    assert limit_from_environment() == expected
+    with FeatureCache(path) as cache:
+        assert cache.limit == expected
+
+
+def test_limit_when_nothing_is_set(monkeypatch):
+    monkeypatch.delenv("VISVM_CACHE_LIMIT", raising=False)
+    assert limit_from_environment() == 5 * 2**30
+
+
+@pytest.mark.parametrize("text", ["lots", "-1", "1.5G", "5 bananas", "G", "1e9", "5G\n5G", " "])
+def test_limit_that_is_no_size(monkeypatch, path, text):
+    monkeypatch.setenv("VISVM_CACHE_LIMIT", text)
+    refusal(lambda: FeatureCache(path), "VISVM_CACHE_LIMIT", "500M", repr(text), "correct or unset it", kind=InputError)
+    assert not path.exists()
+
+
+def test_threads_share_one_object(path):
+    problems = []
+
+    def work(start):
+        try:
+            for number in range(start, start + 30):
+                cache.put(rows([number]))
+                assert held(cache, [number, number // 2]) != []
+        except BaseException as error:  # noqa: BLE001
+            problems.append(error)
+
+    with FeatureCache(path) as cache:
+        threads = [threading.Thread(target=work, args=(start,)) for start in range(0, 240, 30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert problems == []
+        assert held(cache, range(240)) == list(range(240))
+
+
+def write_with_others(path, start, barrier):
+    barrier.wait(30)
+    for number in range(start, start + 40):
+        with FeatureCache(path) as cache:  # opened, and at first made, while the others do the same
+            cache.put(rows([number]))
+
+
+def test_processes_that_write_at_once_lose_nothing(path):
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
+    children = [context.Process(target=write_with_others, args=(path, start, barrier)) for start in (0, 40, 80)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    with FeatureCache(path) as cache:
+        assert held(cache, range(120)) == list(range(120))
+
+
+def large_row(number):
+    """Quick to make, so that most of a writer's time goes into writing."""
+    return np.full(5000, number, dtype=np.float32)
+
+
+def write_until_killed(path, log, start):
+    """Write batches of twenty; note in the log which are certain to be there."""
+    with FeatureCache(path) as cache, log.open("a") as file:
+        for number in range(start, start + 10_000, 20):
+            cache.put({key(each): large_row(each) for each in range(number, number + 20)})
+            file.write(f"{number}\n")
+            file.flush()
+
+
+def kill_writers(path, log, times):
+    """Forks, which is quick, in a process that has no threads."""
+    generator = random.Random(0)
+    for turn in range(times):
+        child = os.fork()
+        if child == 0:
+            try:
+                write_until_killed(path, log, turn * 10_000)
+            finally:
+                os._exit(1)
+        time.sleep(generator.uniform(0.005, 0.12))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_kill_of_a_writer_leaves_a_good_cache(path, tmp_path):
+    log = tmp_path / "log"
+    child = multiprocessing.get_context("spawn").Process(target=kill_writers, args=(path, log, 12))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    certain = [number for start in map(int, log.read_text().split()) for number in range(start, start + 20)]
+    assert len(certain) > 200
+    with FeatureCache(path) as cache:
+        for number in certain:
+            assert np.array_equal(cache.get(key(number)), large_row(number))
+        count = cache.info().n_images
+        assert count % 20 == 0  # all of a batch or nothing
+        assert len(certain) <= count <= len(certain) + 12 * 20
+        cache.put(rows([10**6]))
+        assert held(cache, [10**6]) == [10**6]
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+ADVICE = ("run 'visvm cache clear'", "VISVM_CACHE", "--no-cache")
+
+
+def test_file_that_is_no_cache(path):
+    path.parent.mkdir()
+    path.write_bytes(b"not a database, and long enough to see that" * 100)
+    refusal(lambda: FeatureCache(path), str(path), *ADVICE)
+    assert clear(path) > 0
+    with FeatureCache(path) as cache:
+        cache.put(rows([0]))
+        assert held(cache, [0]) == [0]
+
+
+def test_file_that_was_cut(path):
+    with FeatureCache(path) as cache:
+        cache.put(rows(range(200)))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    def use():
+        with FeatureCache(path) as cache:
+            held(cache, range(200))
+
+    refusal(use, str(path), *ADVICE)
+    clear(path)
+    use()
+
+
+def test_database_of_another_program(path):
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE features (something TEXT)")
+    with FeatureCache(path) as cache:
+        refusal(lambda: cache.get(b"key"), str(path), *ADVICE)
+        refusal(lambda: cache.put(rows([0])), str(path), *ADVICE)
+
+
+@pytest.mark.parametrize("value", ["text", b"12345", 7])
+def test_entry_that_is_no_features(path, value):
+    with FeatureCache(path) as cache:
+        cache.put(rows([0]))
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("UPDATE features SET value = ?", (value,))
+            database.commit()
+        refusal(lambda: cache.get(key(0)), str(path), *ADVICE)
+
+
+def test_damage_anywhere_gives_an_answer_or_one_line(path):
+    with FeatureCache(path) as cache:
+        cache.put(rows(range(60), width=20))
+    whole, generator, refused = path.read_bytes(), np.random.default_rng(0), []
+    for _ in range(40):
+        content = bytearray(whole)
+        place = int(generator.integers(len(content) - 64))
+        content[place : place + 64] = generator.bytes(64)
+        path.write_bytes(content)
+        try:
+            with FeatureCache(path) as cache:
+                for number in range(60):
+                    cache.get(key(number))
+                cache.put(rows([100], width=20))
+        except VisvmError as error:
+            refused.append(str(error))
+        clear(path)
+        with FeatureCache(path) as cache:
+            assert cache.info().n_images == 0
+        path.unlink()
+    assert len(refused) > 5
+    assert not any("\n" in line for line in refused)
+    assert all("run 'visvm cache clear'" in line for line in refused)
+
+
+def test_full_disk_says_so_and_loses_nothing(path):
+    with FeatureCache(path) as cache:
+        cache.put(rows(range(5)))
+        (pages,) = cache._database.execute("PRAGMA page_count").fetchone()
+        cache._database.execute(f"PRAGMA max_page_count = {pages + 2}")
+        refusal(lambda: cache.put(rows(range(5, 50))), str(path), "full", *ADVICE)
+        assert held(cache, range(50)) == [0, 1, 2, 3, 4]
+        cache._database.execute("PRAGMA max_page_count = 100000")
+        cache.put(rows(range(5, 50)))
+        assert held(cache, range(50)) == list(range(50))
+
+
+def test_transaction_that_sqlite_ended_itself_is_told_by_its_reason(path, monkeypatch):
+    def end():
+        cache._database.execute("ROLLBACK")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with FeatureCache(path) as cache:
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, "_evict", end)
+            refusal(lambda: cache.put(rows([0])), str(path), "disk I/O error", *ADVICE)
+        cache.put(rows([1]))
+        assert held(cache, [0, 1]) == [1]
+
+
+def test_opening_waits_even_where_sqlite_does_not(path, monkeypatch):
+    path.parent.mkdir()
+    connect = sqlite3.connect
+    holder = connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(sqlite3, "connect", lambda path, timeout, **options: connect(path, timeout=0, **options))
+    release = threading.Timer(0.1, holder.execute, args=["COMMIT"])
+    release.start()
+    with FeatureCache(path) as cache:
+        release.join()
+        cache.put(rows([0]))
+        assert held(cache, [0]) == [0]
+    holder.close()
+
+
+def test_path_that_cannot_be_a_file(tmp_path):
+    (tmp_path / "folder.sqlite").mkdir()
+    refusal(lambda: FeatureCache(tmp_path / "folder.sqlite"), "folder.sqlite", *ADVICE)
+    refusal(lambda: clear(tmp_path / "folder.sqlite"), "folder.sqlite", "remove it by hand")
+    (tmp_path / "file").write_text("")
+    refusal(lambda: FeatureCache(tmp_path / "file" / "x.sqlite"), "x.sqlite", *ADVICE)
+
+
+def test_use_after_close_says_so(path):
+    cache = FeatureCache(path)
+    cache.close()
+    refusal(lambda: cache.get(b"key"), str(path), "closed", *ADVICE)
+    cache.close()
+
+
+def test_clear_frees_the_space(path):
+    with FeatureCache(path) as cache:
+        cache.put(rows(range(300)))
+    before = path.stat().st_size
+    assert clear(path) == before - path.stat().st_size > 300_000
+    with FeatureCache(path) as cache:
+        assert cache.info().n_images == 0
+
+
+def test_clear_of_nothing(path):
+    assert clear(path) == 0
+    assert not path.exists()
+
+
+def test_clear_while_another_uses_it(path):
+    with FeatureCache(path) as cache:
+        cache.put(rows(range(300)))
+        assert held(cache, [7]) == [7]
+        assert clear(path) > 300_000
+        assert held(cache, range(300)) == []
+        cache.put(rows([1]))
+        assert held(cache, [1]) == [1]
+    with FeatureCache(path) as cache:
+        assert held(cache, [0, 1]) == [1]
+
+
+def test_waiting_for_a_writer_ends_in_one_line(path, monkeypatch):
+    with FeatureCache(path) as cache:
+        cache.put(rows([0]))
+    monkeypatch.setattr(cache_module, "_PATIENCE", 0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        refusal(lambda: clear(path), str(path), "in use", "try again later")
+        with FeatureCache(path) as cache:
+            assert held(cache, [0]) == [0]
+            refusal(lambda: cache.put(rows([1])), "locked", *ADVICE)
+        database.execute("COMMIT")
+    with FeatureCache(path) as cache:
+        assert held(cache, [0, 1]) == [0]

@@ -1,0 +1,267 @@
+"""What the prepared graph computes is compared with numpy; int8 weights with weight · scale done by hand."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from tests import tiny
+from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.graph import METADATA, OUTPUT, dequantise, file_digest, prepare
+from visvm.errors import EncoderError
+
+PREPROCESSING = Preprocessing(tiny.SIDE, tiny.SIDE + 2, tiny.MEAN, tiny.STD)
+# ONNX Runtime and numpy add the products of a row in different orders.
+ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
+
+
+def images(n=5, seed=1):
+    return np.random.default_rng(seed).normal(size=(n, 3, tiny.SIDE, tiny.SIDE)).astype(np.float32)
+
+
+def run(content, pixels, output=OUTPUT):
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return session.run([output], {session.get_inputs()[0].name: pixels})[0]
+
+
+def prepared(model, blocks=tiny.BLOCKS):
+    return onnx.load_from_string(prepare(model, blocks, PREPROCESSING))
+
+
+def constant(name, values):
+    return numpy_helper.from_array(np.asarray(values), name)
+
+
+def refusal(call, *words):
+    with pytest.raises(EncoderError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+    return message
+
+
+def int8_model(folder, **options):
+    """The tiny model after ONNX Runtime's dynamic quantisation."""
+    onnx.save(tiny.model(), folder / "float.onnx")
+    settings = {"per_channel": True, "weight_type": QuantType.QInt8, "extra_options": {"WeightSymmetric": True}} | options
+    quantize_dynamic(folder / "float.onnx", folder / "int8.onnx", **settings)
+    return onnx.load(folder / "int8.onnx")
+
+
+def product_model(weight, scale, zero, x_shape=("n", 4)):
+    """One product, written as dynamic quantisation writes it; without a zero point where `zero` is None."""
+    inputs = ["quantised", "weight", "x_zero", *(["zero"] if zero is not None else [])]
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["quantised", "x_scale", "x_zero"]),
+        helper.make_node("MatMulInteger", inputs, ["sums"]),
+        helper.make_node("Cast", ["sums"], ["cast"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x_scale", "scale"], ["factor"]),
+        helper.make_node("Mul", ["cast", "factor"], ["y"]),
+    ]
+    constants = [constant("weight", weight), constant("scale", scale)]
+    if zero is not None:
+        constants.append(constant("zero", zero))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, x_shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "product", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+
+
+def int8_parts(seed=0):
+    generator = np.random.default_rng(seed)
+    weight = generator.integers(-127, 128, size=(4, 3)).astype(np.int8)
+    return weight, generator.uniform(0.01, 0.1, size=3).astype(np.float32), np.zeros(3, dtype=np.int8)
+
+
+def test_prepared_graph_gives_all_blocks_side_by_side():
+    pixels = images()
+    features = run(prepare(tiny.model(), tiny.BLOCKS, PREPROCESSING), pixels)
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(features, tiny.reference(pixels), **ROUNDING)
+
+
+def test_each_block_is_exactly_what_the_graph_as_it_came_puts_out():
+    pixels, model = images(), tiny.model()
+    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1, None]) for name in tiny.BLOCKS[:2])
+    came = [run(model.SerializeToString(), pixels, name)[:, 0] for name in tiny.BLOCKS]
+    assert np.array_equal(run(prepare(tiny.model(), tiny.BLOCKS, PREPROCESSING), pixels), np.concatenate(came, axis=1))
+
+
+def test_blocks_come_in_the_order_asked_for():
+    pixels = images()
+    turned = run(prepare(tiny.model(), tiny.BLOCKS[::-1], PREPROCESSING), pixels)
+    blocks = np.split(tiny.reference(pixels), 3, axis=1)
+    np.testing.assert_allclose(turned, np.concatenate(blocks[::-1], axis=1), **ROUNDING)
+
+
+def test_first_token_is_taken():
+    model = tiny.model()
+    model.graph.node.append(helper.make_node("Neg", ["block_3"], ["negative"]))
+    model.graph.node.append(helper.make_node("Concat", ["block_3", "negative"], ["two tokens"], axis=1))
+    pixels = images()
+    features = run(prepare(model, ["two tokens"], PREPROCESSING), pixels)
+    np.testing.assert_allclose(features, tiny.reference(pixels)[:, 2 * tiny.WIDTH :], **ROUNDING)
+
+
+def test_output_of_rank_two_is_taken_whole():
+    model = tiny.model()
+    model.graph.initializer.append(constant("first", np.int64(0)))
+    model.graph.node.append(helper.make_node("Gather", ["block_3", "first"], ["pooled"], axis=1))
+    pixels = images()
+    features = run(prepare(model, ["block_1", "pooled"], PREPROCESSING), pixels)
+    expected = np.delete(tiny.reference(pixels), np.s_[tiny.WIDTH : 2 * tiny.WIDTH], axis=1)
+    np.testing.assert_allclose(features, expected, **ROUNDING)
+
+
+def test_what_the_output_does_not_need_is_dropped():
+    model = tiny.model()
+    model.graph.initializer.append(constant("unused", np.ones(1000, dtype=np.float32)))
+    model.graph.node.append(helper.make_node("Exp", ["block_3"], ["also unused"]))
+    model.graph.input.append(helper.make_tensor_value_info("text", TensorProto.INT64, ["n", 7]))
+    graph = prepared(model, ["block_1", "block_2"]).graph
+    assert {tensor.name for tensor in graph.initializer} == {"shape", "W1", "W2", "visvm_cls"}
+    assert [node.op_type for node in graph.node] == ["Reshape", "MatMul", "MatMul", "Relu", "Add", "Gather", "Gather", "Concat"]
+    assert [info.name for info in graph.input] == ["pixels"]
+    assert [info.name for info in graph.output] == [OUTPUT]
+
+
+def test_constants_listed_as_inputs_do_not_become_inputs():
+    """Files of IR version 3 list every constant among the inputs too."""
+    model = tiny.model()
+    model.ir_version = 3
+    model.graph.initializer.append(constant("unused", np.ones(3, dtype=np.float32)))
+    model.graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in model.graph.initializer)
+    pixels = images()
+    np.testing.assert_allclose(run(prepare(model, tiny.BLOCKS, PREPROCESSING), pixels), tiny.reference(pixels), **ROUNDING)
+
+
+def branch(name, operation):
+    out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_graph([helper.make_node(operation, ["block_3", "only inside"], [name])], name, [], [out])
+
+
+def test_constants_that_only_a_branch_reads_are_kept():
+    model = tiny.model()
+    model.graph.initializer.extend([constant("yes", np.array(True)), constant("only inside", np.float32(2.0))])
+    branches = {"then_branch": branch("double", "Mul"), "else_branch": branch("more", "Add")}
+    model.graph.node.append(helper.make_node("If", ["yes"], ["chosen"], **branches))
+    pixels = images()
+    features = run(prepare(model, ["chosen"], PREPROCESSING), pixels)
+    np.testing.assert_allclose(features, 2 * tiny.reference(pixels)[:, 2 * tiny.WIDTH :], **ROUNDING)
+
+
+def test_file_says_how_images_are_prepared():
+    (entry,) = prepared(tiny.model()).metadata_props
+    assert entry.key == METADATA
+    described = {"n_blocks": 3, "size": tiny.SIDE, "resize": tiny.SIDE + 2, "mean": list(tiny.MEAN), "std": list(tiny.STD)}
+    assert json.loads(entry.value) == described
+
+
+def test_same_model_gives_same_bytes():
+    first, second = (prepare(tiny.model(), tiny.BLOCKS, PREPROCESSING) for _ in range(2))
+    assert first == second
+
+
+def test_unknown_block_is_refused():
+    refusal(lambda: prepare(tiny.model(), ["block_1", "block_9"], PREPROCESSING), "'block_9'", "name those")
+
+
+def test_blocks_of_two_widths_are_refused():
+    model = tiny.model()
+    model.graph.initializer.append(constant("P", np.ones((tiny.WIDTH, 5), dtype=np.float32)))
+    model.graph.node.append(helper.make_node("MatMul", ["block_3", "P"], ["projected"]))
+    refusal(lambda: prepare(model, ["block_1", "projected"], PREPROCESSING), "[5, 12]", "name no projection")
+
+
+def test_invalid_graph_is_refused():
+    model = tiny.model()
+    del model.graph.node[0].input[1]
+    refusal(lambda: prepare(model, tiny.BLOCKS, PREPROCESSING), "valid", "export")
+
+
+def test_quantised_model_becomes_float32_again(tmp_path):
+    model = int8_model(tmp_path)
+    parts = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    first, *others = (parts[f"W{n}_quantized"].astype(np.float32) * parts[f"W{n}_scale"] for n in (1, 2, 3))
+    pixels = images()
+    blocks = [pixels.reshape(len(pixels), -1) @ first]
+    for matrix in others:
+        blocks.append(blocks[-1] + np.maximum(blocks[-1] @ matrix, 0.0))
+    ready = prepared(model)
+    np.testing.assert_allclose(run(ready.SerializeToString(), pixels), np.concatenate(blocks, axis=1), **ROUNDING)
+    assert not any("Integer" in node.op_type or "Quantize" in node.op_type for node in ready.graph.node)
+    assert all(tensor.data_type in (TensorProto.FLOAT, TensorProto.INT64) for tensor in ready.graph.initializer)
+
+
+def test_quantised_model_is_near_the_one_it_was_made_of(tmp_path):
+    pixels = images()
+    features, expected = run(prepare(int8_model(tmp_path), tiny.BLOCKS, PREPROCESSING), pixels), tiny.reference(pixels)
+    error = np.abs(features - expected).max() / np.abs(expected).max()
+    assert 0 < error < 0.02
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+@pytest.mark.parametrize("has_zero", [True, False])
+def test_weights_are_multiplied_by_their_scale(channels, has_zero):
+    weight, scale, zero = int8_parts()
+    scale, zero = (scale, zero) if channels == 3 else (scale[0], zero[0])
+    model = product_model(weight, scale, zero if has_zero else None)
+    dequantise(model.graph)
+    x = np.random.default_rng(2).normal(size=(6, 4)).astype(np.float32)
+    np.testing.assert_allclose(run(model.SerializeToString(), x, "y"), x @ (weight * scale), **ROUNDING)
+    (whole,) = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == "weight_float32")
+    assert np.array_equal(whole, weight.astype(np.float32) * scale)
+
+
+def test_float_graph_is_left_as_it_is():
+    model = tiny.model()
+    dequantise(model.graph)
+    assert model == tiny.model()
+
+
+@pytest.mark.parametrize("channel", [0, 2])
+def test_zero_point_is_refused(channel):
+    weight, scale, zero = int8_parts()
+    zero[channel] = 3
+    refusal(lambda: dequantise(product_model(weight, scale, zero).graph), "weight", "symmetric", "export float32")
+
+
+def test_asymmetric_quantisation_is_refused(tmp_path):
+    model = int8_model(tmp_path, weight_type=QuantType.QUInt8, extra_options={"WeightSymmetric": False})
+    refusal(lambda: prepare(model, tiny.BLOCKS, PREPROCESSING), "symmetric", "export float32")
+
+
+def weight_is_no_constant(graph):
+    graph.initializer[0].name = "elsewhere"
+    graph.node.insert(0, helper.make_node("Identity", ["elsewhere"], ["weight"]))
+
+
+def sums_are_read_twice(graph):
+    graph.node.append(helper.make_node("Cast", ["sums"], ["again"], to=TensorProto.FLOAT))
+
+
+def scale_is_no_constant(graph):
+    graph.initializer[1].name = "elsewhere"
+    graph.node.insert(0, helper.make_node("Identity", ["elsewhere"], ["scale"]))
+
+
+def sums_are_not_scaled(graph):
+    del graph.node[-1]
+
+
+@pytest.mark.parametrize("change", [weight_is_no_constant, sums_are_read_twice, scale_is_no_constant, sums_are_not_scaled])
+def test_other_int8_products_are_refused(change):
+    model = product_model(*int8_parts())
+    change(model.graph)
+    refusal(lambda: dequantise(model.graph), "sums", "export float32")
+
+
+def test_file_digest_is_sha256_of_the_content(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    assert file_digest(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,390 @@
+"""The transformers encoders against a plain forward pass in numpy, transformers itself, and ONNX Runtime."""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.special import erf
+from sklearn.datasets import load_sample_images
+
+from visvm.encoders.encoder import Encoder, Preprocessing
+from visvm.encoders.huggingface import TransformersEncoder, _preprocessing
+from visvm.errors import EncoderError, InputError, WeightsError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+VIT_TINY = Path(__file__).parents[3] / "shared/weights/vit-tiny-patch16-224"
+needs_vit_tiny = pytest.mark.skipif(not VIT_TINY.is_dir(), reason="the real ViT-Tiny is not here")
+
+SIZE, PATCH, WIDTH, DEPTH, HEADS = 16, 4, 32, 3, 2
+TINY = {"hidden_size": WIDTH, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "image_size": SIZE, "patch_size": PATCH}
+MLP = {**TINY, "intermediate_size": 48}
+TEXT = {"hidden_size": WIDTH, "intermediate_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "vocab_size": 50}
+TEXT |= {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 1}
+PROCESSOR = {"size": {"height": SIZE, "width": SIZE}, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}
+
+GELU = {
+    "gelu": lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2))),
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "gelu_pytorch_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+}
+
+# where a family keeps its weights
+CLIP_NAMES = SimpleNamespace(
+    cls="embeddings.class_embedding",
+    patch="embeddings.patch_embedding",
+    position="embeddings.position_embedding.weight",
+    block="encoder.layers.{}.",
+    norms=["layer_norm1", "layer_norm2"],
+    attention=[f"self_attn.{part}_proj" for part in ("q", "k", "v", "out")],
+)
+VIT_NAMES = SimpleNamespace(
+    cls="embeddings.cls_token",
+    patch="embeddings.patch_embeddings.projection",
+    position="embeddings.position_embeddings",
+    block="layers.{}.",
+    norms=["layernorm_before", "layernorm_after"],
+    attention=[f"attention.{part}_proj" for part in "qkvo"],
+)
+DINO_NAMES = SimpleNamespace(**{**vars(VIT_NAMES), "block": "encoder.layer.{}.", "norms": ["norm1", "norm2"]})
+
+t = transformers
+TWO_TOWERS = {"text_config": TEXT, "vision_config": MLP}
+FAMILIES = {
+    "clip": (lambda: t.CLIPVisionModel(t.CLIPVisionConfig(**MLP)), CLIP_NAMES),
+    "clip, both towers": (lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS, projection_dim=8)), CLIP_NAMES),
+    "siglip": (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**MLP)), CLIP_NAMES),
+    "siglip, both towers": (lambda: t.SiglipModel(t.SiglipConfig(**TWO_TOWERS)), CLIP_NAMES),
+    "dinov2": (lambda: t.Dinov2Model(t.Dinov2Config(**TINY)), DINO_NAMES),
+    "dinov2, registers": (
+        lambda: t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**TINY, num_register_tokens=3)),
+        DINO_NAMES,
+    ),
+    "vit": (lambda: t.ViTModel(t.ViTConfig(**MLP)), VIT_NAMES),
+    "vit, with classifier": (lambda: t.ViTForImageClassification(t.ViTConfig(**MLP)), VIT_NAMES),
+}
+
+
+def tiny(family):
+    """A small model of a family, its weights large enough for every one of them to matter."""
+    return fill(FAMILIES[family][0]())
+
+
+def fill(model, seed=0):
+    generator = np.random.default_rng(seed)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.copy_(torch.tensor(generator.normal(scale=0.2, size=tuple(value.shape))))
+    return model.eval()
+
+
+def save(model, folder, processor=PROCESSOR):
+    model.save_pretrained(folder)
+    if processor is not None:
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return folder
+
+
+def plain_forward(weights, names, pixels, act, eps):
+    """Tokens after every block, in float64 and from the weights alone: [(n, tokens, width)]."""
+    w = {key: value.double().numpy() for key, value in weights.items()}
+
+    def norm(x, at):
+        x = x - x.mean(axis=-1, keepdims=True)
+        return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * w[f"{at}.weight"] + w[f"{at}.bias"]
+
+    def linear(x, at):
+        return x @ w[f"{at}.weight"].T + w[f"{at}.bias"]
+
+    n, grid = len(pixels), pixels.shape[-1] // PATCH
+    patches = pixels.astype(float).reshape(n, 3, grid, PATCH, grid, PATCH).transpose(0, 2, 4, 1, 3, 5).reshape(n, grid**2, -1)
+    x = patches @ w[names.patch + ".weight"].reshape(WIDTH, -1).T + w.get(names.patch + ".bias", 0)
+    if names.cls in w:
+        x = np.concatenate([np.broadcast_to(w[names.cls].reshape(1, 1, WIDTH), (n, 1, WIDTH)), x], axis=1)
+    x = x + w[names.position].reshape(1, -1, WIDTH)
+    if "embeddings.register_tokens" in w:
+        registers = np.broadcast_to(w["embeddings.register_tokens"], (n, 3, WIDTH))
+        x = np.concatenate([x[:, :1], registers, x[:, 1:]], axis=1)
+    if "pre_layrnorm.weight" in w:
+        x = norm(x, "pre_layrnorm")
+    after = []
+    for i in range(DEPTH):
+        at = names.block.format(i)
+        q, k, v = (
+            linear(norm(x, at + names.norms[0]), at + part).reshape(n, -1, HEADS, WIDTH // HEADS) for part in names.attention[:3]
+        )
+        scores = np.exp(np.einsum("nqhd,nkhd->nhqk", q, k) / np.sqrt(WIDTH // HEADS))
+        mixed = np.einsum("nhqk,nkhd->nqhd", scores / scores.sum(axis=-1, keepdims=True), v).reshape(x.shape)
+        x = x + linear(mixed, at + names.attention[3]) * w.get(at + "layer_scale1.lambda1", 1)
+        hidden = GELU[act](linear(norm(x, at + names.norms[1]), at + "mlp.fc1"))
+        x = x + linear(hidden, at + "mlp.fc2") * w.get(at + "layer_scale2.lambda1", 1)
+        after.append(x)
+    return after
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(1).normal(size=(3, 3, SIZE, SIZE)).astype(np.float32)
+
+
+def real_pixels():
+    """Two photographs, as the real ViT-Tiny wants them: (2, 3, 224, 224)."""
+    pictures = [picture[:224, :224] for picture in load_sample_images().images]
+    return ((np.stack(pictures).transpose(0, 3, 1, 2) / 255 - 0.5) / 0.5).astype(np.float32)
+
+
+@contextmanager
+def refused(kind, message):
+    """An error of one line."""
+    with pytest.raises(kind, match=message) as error:
+        yield
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_features_are_the_raw_block_outputs_of_a_plain_forward_pass(family, pixels, tmp_path):
+    model, names = tiny(family), FAMILIES[family][1]
+    part = getattr(model, "vision_model", getattr(model, "vit", model))
+    encoder: Encoder = TransformersEncoder(save(model, tmp_path))
+    tokens = plain_forward(part.state_dict(), names, pixels, part.config.hidden_act, part.config.layer_norm_eps)
+    expected = [x.mean(axis=1) if "siglip" in family else x[:, 0] for x in tokens]
+    features = encoder.encode(pixels)
+    assert encoder.layer_dims == (WIDTH,) * DEPTH
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(features, np.concatenate(expected, axis=1), atol=1e-4)
+
+
+def test_dinov2_takes_another_size_than_it_was_trained_on(tmp_path):
+    model = tiny("dinov2")
+    processor = {**PROCESSOR, "size": {"shortest_edge": 28}, "crop_size": {"height": 24, "width": 24}, "do_center_crop": True}
+    encoder = TransformersEncoder(save(model, tmp_path, processor))
+    assert (encoder.preprocessing.size, encoder.preprocessing.resize) == (24, 28)
+    pixels = np.random.default_rng(0).normal(size=(2, 3, 24, 24)).astype(np.float32)
+    with torch.no_grad():
+        hidden = model(torch.tensor(pixels), output_hidden_states=True).hidden_states
+    np.testing.assert_allclose(encoder.encode(pixels), np.concatenate([x[:, 0] for x in hidden[1:]], axis=1), atol=1e-4)
+
+
+@needs_vit_tiny
+def test_real_vit_tiny_on_real_pictures():
+    encoder = TransformersEncoder(VIT_TINY)
+    pixels = real_pixels()
+    features = encoder.encode(pixels)
+    assert encoder.layer_dims == (192,) * 12
+    assert encoder.preprocessing == Preprocessing(size=224, resize=224, mean=(0.5,) * 3, std=(0.5,) * 3)
+    model = transformers.ViTModel.from_pretrained(VIT_TINY, add_pooling_layer=False).float().eval()
+    with torch.no_grad():
+        hidden = model(torch.tensor(pixels), output_hidden_states=True).hidden_states
+    # transformers gives the embeddings and then every block, the last one before the final norm
+    assert len(hidden) == 13
+    np.testing.assert_allclose(features, np.concatenate([x[:, 0] for x in hidden[1:]], axis=1), atol=1e-4)
+    assert np.abs(features[0, -192:] - features[1, -192:]).max() > 1
+    np.testing.assert_allclose(encoder.encode(pixels[1:]), features[1:], atol=1e-4)
+
+
+@needs_vit_tiny
+def test_loading_and_encoding_leave_the_surroundings_alone(capfd, caplog):
+    seed = torch.random.get_rng_state()
+    verbosity = transformers.utils.logging.get_verbosity()
+    encoder = TransformersEncoder(VIT_TINY)
+    first = encoder.encode(real_pixels())
+    assert torch.equal(torch.random.get_rng_state(), seed)
+    assert transformers.utils.logging.get_verbosity() == verbosity
+    assert transformers.utils.logging.is_progress_bar_enabled()
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+    np.testing.assert_array_equal(encoder.encode(real_pixels()), first)
+
+
+def test_same_features_alone_as_in_a_batch_and_for_any_memory_layout(pixels, tmp_path):
+    encoder = TransformersEncoder(save(tiny("vit"), tmp_path))
+    together = encoder.encode(pixels)
+    for i in range(len(pixels)):
+        np.testing.assert_allclose(encoder.encode(pixels[i : i + 1]), together[i : i + 1], atol=1e-4)
+    frozen = np.asfortranarray(pixels)
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(encoder.encode(frozen), together)
+    assert encoder.encode(pixels[:0]).shape == (0, WIDTH * DEPTH)
+
+
+def test_half_precision_weights_are_computed_in_single_precision(pixels, tmp_path):
+    model = tiny("clip").half()
+    half = TransformersEncoder(save(model, tmp_path / "half"))
+    single = TransformersEncoder(save(model.float(), tmp_path / "single"))
+    np.testing.assert_array_equal(half.encode(pixels), single.encode(pixels))
+    assert half.digest == single.digest
+
+
+def test_digest_follows_weights_and_activation_and_nothing_random(tmp_path):
+    model = tiny("vit")
+    digest = TransformersEncoder(save(model, tmp_path / "a")).digest
+    assert len(digest) == 64
+    # without its pooler the checkpoint gets a random one at every load
+    without = transformers.ViTModel(model.config, add_pooling_layer=False)
+    without.load_state_dict(model.state_dict(), strict=False)
+    save(without, tmp_path / "b")
+    assert {TransformersEncoder(tmp_path / "b").digest for _ in range(2)} == {digest}
+    config = json.loads((tmp_path / "b/config.json").read_text())
+    (tmp_path / "b/config.json").write_text(json.dumps({**config, "hidden_act": "quick_gelu"}))
+    assert TransformersEncoder(tmp_path / "b").digest != digest
+    assert TransformersEncoder(save(fill(model, seed=1), tmp_path / "c")).digest != digest
+
+
+def test_device_is_the_one_asked_for(tmp_path):
+    folder = save(tiny("vit"), tmp_path)
+    assert next(TransformersEncoder(folder, device="cpu")._module.parameters()).device.type == "cpu"
+    with refused(EncoderError, "device must be one that torch can use, got 'nowhere'"):
+        TransformersEncoder(folder, device="nowhere")
+
+
+def test_pixels_of_another_size_are_refused(pixels, tmp_path):
+    encoder = TransformersEncoder(save(tiny("vit"), tmp_path))
+    with refused(InputError, r"must have the shape \(n, 3, 16, 16\), got \(3, 3, 8, 16\)"):
+        encoder.encode(pixels[:, :, ::2])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "do_center_crop": True}, (224, 256)),
+        ({"size": 224, "crop_size": 224}, (224, 224)),
+        ({"size": {"height": 384, "width": 384}}, (384, 384)),
+        ({"size": 256, "crop_size": 224, "do_center_crop": False}, (256, 256)),
+        ({"size": 256, "crop_size": None, "do_center_crop": None}, (256, 256)),
+    ],
+)
+def test_shapes_of_size_and_crop_size(given, expected):
+    found = _preprocessing({**PROCESSOR, **given}, "x:")
+    assert (found.size, found.resize) == expected
+    assert (found.mean, found.std) == ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": {"height": 16, "width": 32}}, "size must be the side of one square"),
+        ({"size": None}, "size must be the side of one square, got None"),
+        ({"do_center_crop": True}, "crop_size must be the side of one square, got None"),
+        ({"crop_size": 32}, "size must not be smaller than crop_size, got 16 and 32"),
+        ({"image_mean": None}, "image mean must be three numbers, got None"),
+        ({"image_std": [1, 1]}, "image std must be three numbers"),
+        ({"image_std": [1, 1, 0]}, "image std must be above 0"),
+        ({"rescale_factor": 1.0}, "must be scaled by 1/255"),
+        ({"do_normalize": False}, "then normalised"),
+        ({"size": 32}, "must be that of the model, 16, but it is 32"),
+    ],
+)
+def test_preprocessing_is_never_guessed(given, message, tmp_path):
+    folder = save(tiny("vit"), tmp_path, {**PROCESSOR, **given})
+    with refused(EncoderError, message):
+        TransformersEncoder(folder)
+
+
+def test_missing_preprocessing_is_refused(tmp_path):
+    with refused(EncoderError, r"preprocessor_config\.json must lie beside the weights"):
+        TransformersEncoder(save(tiny("vit"), tmp_path, processor=None))
+
+
+def test_sources_that_are_no_encoder(tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert/config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/config.json").write_text("{")
+    # as without a network, but without its retries
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for source, kind, message in [
+        (tmp_path / "nowhere", EncoderError, "must be an existing folder or a name of the hub"),
+        (tmp_path / "empty", EncoderError, r"must hold config\.json"),
+        (tmp_path / "bert", EncoderError, "model_type must be one of clip, .*, got 'bert'"),
+        (tmp_path / "broken", WeightsError, r"config\.json cannot be read"),
+        ("nobody/no-such-model", WeightsError, r"config\.json cannot be read or fetched"),
+    ]:
+        with refused(kind, message):
+            TransformersEncoder(source)
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip", "dinov2", "dinov2, registers", "vit"])
+def test_every_weight_up_to_the_last_block_must_be_there(family, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    save(tiny(family), tmp_path)
+    complete = load_file(tmp_path / "model.safetensors")
+
+    def load(weights):
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        return TransformersEncoder(tmp_path)
+
+    digest = load(complete).digest
+    unused = ("pooler", "head.", "post_layernorm", "mask_token")
+    rest = {
+        key: value
+        for key, value in complete.items()
+        if not any(part in key for part in unused) and not key.removeprefix("vision_model.").startswith("layernorm.")
+    }
+    assert len(rest) < len(complete)
+    assert load(rest).digest == digest
+    # the first of every kind of weight: embeddings, norms, and all of the last block
+    for key in [key for key in rest if "embedding" in key or "layrnorm" in key or f".{DEPTH - 1}." in key]:
+        with refused(WeightsError, r"must hold every parameter up to the last block, but .* is missing"):
+            load({other: value for other, value in rest.items() if other != key})
+    key = next(key for key in rest if "mlp.fc1.weight" in key or "intermediate" in key)
+    with refused(WeightsError, "another shape"):
+        load({**rest, key: torch.zeros(3, 3)})
+    with refused(WeightsError, "holds NaN or infinity"):
+        load({**rest, key: rest[key] * float("nan")})
+
+
+def test_damaged_or_absent_weights(tmp_path):
+    folder = save(tiny("vit"), tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    for damage in (whole[: len(whole) // 2], b"", b"not weights at all"):
+        (folder / "model.safetensors").write_bytes(damage)
+        with refused(WeightsError, "weights cannot be read or fetched"):
+            TransformersEncoder(folder)
+    (folder / "model.safetensors").unlink()
+    with refused(WeightsError, "weights cannot be read or fetched"):
+        TransformersEncoder(folder)
+
+
+def test_without_torch_the_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with refused(EncoderError, r"needs torch and transformers: pip install 'visvm\[torch\]'"):
+        TransformersEncoder(tmp_path)
+
+
+def test_importing_the_module_does_not_import_torch():
+    code = "import sys, visvm.encoders.huggingface, visvm.encoders.open_clip; print({'torch', 'transformers'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+@needs_vit_tiny
+@pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_same_features_as_onnx_runtime(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    encoder = TransformersEncoder(VIT_TINY)
+    pixels = real_pixels()
+
+    class AllBlocks(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.vit = encoder._module
+
+        def forward(self, x):
+            hidden = self.vit(x, output_hidden_states=True).hidden_states
+            return tuple(tokens[:, 0] for tokens in hidden[1:])
+
+    torch.onnx.export(AllBlocks(), (torch.tensor(pixels),), tmp_path / "vit.onnx", dynamo=False, opset_version=17)
+    session = onnxruntime.InferenceSession(tmp_path / "vit.onnx", providers=["CPUExecutionProvider"])
+    outputs = session.run(None, {session.get_inputs()[0].name: pixels})
+    assert len(outputs) == 12
+    np.testing.assert_allclose(encoder.encode(pixels), np.concatenate(outputs, axis=1), atol=1e-3)

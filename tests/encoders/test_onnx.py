@@ -1,0 +1,288 @@
+"""A user's own ONNX file: what is taken, what is refused and in which words, and what its digest depends on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests import tiny
+from visvm.encoders import huggingface
+from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.loading import load_encoder
+from visvm.errors import EncoderError
+
+GOOD = {"blocks": list(tiny.BLOCKS), "size": tiny.SIDE, "resize": tiny.SIDE + 2, "mean": list(tiny.MEAN), "std": list(tiny.STD)}
+
+
+def images(n=5, seed=1):
+    return np.random.default_rng(seed).normal(size=(n, 3, tiny.SIDE, tiny.SIDE)).astype(np.float32)
+
+
+def describe(path, **changes):
+    """Write the description, with some entries changed; None leaves one out."""
+    described = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    Path(f"{path}.json").write_text(json.dumps(described))
+
+
+def write_model(folder, change=lambda model: None, **description):
+    model = tiny.model()
+    change(model)
+    onnx.save(model, folder / "changed.onnx")
+    describe(folder / "changed.onnx", **description)
+    return folder / "changed.onnx"
+
+
+def refusal(path, *words):
+    with pytest.raises(EncoderError) as caught:
+        load_encoder(str(path))
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_features_are_those_of_the_graph(tmp_path):
+    path = tiny.write_encoder(tmp_path)
+    encoder, pixels = load_encoder(str(path)), images()
+    features = encoder.encode(pixels)
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(features, tiny.reference(pixels), rtol=1e-5, atol=1e-6)
+    assert encoder.name == str(path)
+    assert encoder.layer_dims == (tiny.WIDTH,) * 3
+    assert encoder.preprocessing == Preprocessing(tiny.SIDE, tiny.SIDE + 2, tiny.MEAN, tiny.STD)
+
+
+def test_blocks_and_their_order_are_those_of_the_description(tmp_path):
+    path = write_model(tmp_path, blocks=["block_3", "block_1"])
+    encoder, pixels = load_encoder(str(path)), images()
+    first, _, third = np.split(tiny.reference(pixels), 3, axis=1)
+    assert encoder.layer_dims == (tiny.WIDTH,) * 2
+    np.testing.assert_allclose(encoder.encode(pixels), np.concatenate([third, first], axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_resize_is_size_unless_it_is_given(tmp_path):
+    assert load_encoder(str(write_model(tmp_path, resize=None))).preprocessing.resize == tiny.SIDE
+
+
+def test_home_folder_may_be_written_as_tilde(tmp_path, monkeypatch):
+    tiny.write_encoder(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert load_encoder("~/tiny.onnx").layer_dims == (tiny.WIDTH,) * 3
+
+
+def test_folder_may_be_written_as_tilde_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.setattr(huggingface, "TransformersEncoder", lambda name: name)
+    (tmp_path / "model").mkdir()
+    assert load_encoder("~/model") == str(tmp_path / "model")
+    assert load_encoder("owner/model") == "owner/model"
+
+
+def other_input_first(model):
+    model.graph.input.insert(0, helper.make_tensor_value_info("text", TensorProto.INT64, ["n", 7]))
+
+
+def test_inputs_that_the_blocks_do_not_need_are_no_matter(tmp_path):
+    pixels = images()
+    features = load_encoder(str(write_model(tmp_path, other_input_first))).encode(pixels)
+    np.testing.assert_allclose(features, tiny.reference(pixels), rtol=1e-5, atol=1e-6)
+
+
+def digest(path):
+    return load_encoder(str(path)).digest
+
+
+def test_digest_depends_on_weights_blocks_and_preprocessing(tmp_path):
+    path = tiny.write_encoder(tmp_path)
+    digests = [digest(path)]
+    changes = [{"blocks": list(tiny.BLOCKS[:2])}, {"blocks": list(tiny.BLOCKS[::-1])}, {"resize": 12}]
+    for change in [*changes, {"mean": [0.5, 0.5, 0.4]}, {"std": [0.5, 0.4, 0.5]}]:
+        describe(path, **change)
+        digests.append(digest(path))
+    digests.append(digest(tiny.write_encoder(tmp_path, seed=1)))
+    assert len(set(digests)) == len(digests)
+    assert all(len(each) == 64 for each in digests)
+
+
+def test_digest_does_not_depend_on_place_or_spelling(tmp_path):
+    path = tiny.write_encoder(tmp_path)
+    first = digest(path)
+    (tmp_path / "elsewhere").mkdir()
+    moved = tmp_path / "elsewhere" / "other name.onnx"
+    shutil.move(path, moved)
+    Path(f"{moved}.json").write_text(json.dumps(GOOD, indent=4, sort_keys=True))
+    assert digest(moved) == first
+
+
+def write_split(folder):
+    """The weights in a file beside the model, as exporters write large ones."""
+    path = folder / "split.onnx"
+    onnx.save(tiny.model(), path, save_as_external_data=True, location="split.data", size_threshold=1000)
+    describe(path)
+    return path
+
+
+def test_weights_in_a_file_beside_count_too(tmp_path):
+    path, pixels = write_split(tmp_path), images()
+    encoder = load_encoder(str(path))
+    np.testing.assert_allclose(encoder.encode(pixels), tiny.reference(pixels), rtol=1e-5, atol=1e-6)
+    content = bytearray((tmp_path / "split.data").read_bytes())
+    content[2] ^= 1
+    (tmp_path / "split.data").write_bytes(content)
+    assert digest(path) != encoder.digest
+
+
+@pytest.mark.parametrize("content", [None, b"too short"])
+def test_weights_beside_that_are_missing_or_cut(tmp_path, content):
+    path = write_split(tmp_path)
+    (tmp_path / "split.data").unlink() if content is None else (tmp_path / "split.data").write_bytes(content)
+    refusal(path, str(path), "export it anew")
+
+
+def test_missing_description(tmp_path):
+    path = tiny.write_encoder(tmp_path)
+    Path(f"{path}.json").unlink()
+    refusal(path, f"{path}.json is missing", 'write {"blocks": ["tensor", …], "size": 224')
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1, 2]", "3", "null", '"blocks"', "{}", '{"size": 8}', '{"blocks": ["a"]} x', "\x00", "line\nline"]
+)
+def test_description_that_is_no_description(tmp_path, text):
+    path = tiny.write_encoder(tmp_path)
+    Path(f"{path}.json").write_text(text)
+    refusal(path, f"{path}.json", '"blocks": ["tensor", …]', "correct it")
+
+
+def test_description_that_is_no_text(tmp_path):
+    path = tiny.write_encoder(tmp_path)
+    Path(f"{path}.json").write_bytes(b"\xff\xfe\x00")
+    refusal(path, f"{path}.json", "must be JSON", "correct it")
+    Path(f"{path}.json").unlink()
+    Path(f"{path}.json").mkdir()
+    refusal(path, f"{path}.json", "must be JSON", "correct it")
+
+
+@pytest.mark.parametrize("blocks", [[], "block_1", 3, ["block_1", 2], [["block_1"]], {"block_1": 1}])
+def test_blocks_that_are_no_names(tmp_path, blocks):
+    path = write_model(tmp_path, blocks=blocks)
+    refusal(path, f"'blocks' in {path}.json", "tensor names", repr(blocks), "correct it")
+
+
+@pytest.mark.parametrize("block", ["block_9", "pixels", "W1", "", "two\nlines"])
+def test_blocks_that_the_graph_does_not_have(tmp_path, block):
+    refusal(write_model(tmp_path, blocks=["block_1", block]), repr(block), "name those")
+
+
+BAD = [
+    *({"size": None}, {"mean": None}, {"std": None}),
+    *({"size": value} for value in (0, -8, "8", 8.5, [8], 11, float("inf"), float("nan"))),
+    *({"resize": value} for value in (0, tiny.SIDE - 1, "big", 9.5, {})),
+    *({"mean": value} for value in (0.5, [0.5, 0.5], [0.5] * 4, ["a", "b", "c"], "abc", [float("nan")] * 3, [10**400] * 3)),
+    *({"std": value} for value in ([0.5, 0.5, 0.0], [0.5, -0.5, 0.5], [float("inf")] * 3, [None] * 3)),
+    {"rezise": 9},
+]
+
+
+@pytest.mark.parametrize("change", BAD, ids=str)
+def test_preprocessing_that_cannot_be(tmp_path, change):
+    path = write_model(tmp_path, **change)
+    refusal(path, f"{path}.json must", "correct it")
+
+
+def test_size_that_the_graph_does_not_take(tmp_path):
+    path = write_model(tmp_path, size=9, resize=9)
+    refusal(path, str(path), "9 × 9", "correct size")
+
+
+@pytest.mark.parametrize("content", [b"", b"no ONNX", b"\x89PNG\r\n\x1a\n" + bytes(100), b"<html>\n</html>"])
+def test_file_that_is_no_onnx(tmp_path, content):
+    path = tiny.write_encoder(tmp_path)
+    path.write_bytes(content)
+    refusal(path, f"{path} must be an ONNX file", "export it anew")
+
+
+def test_file_that_was_cut(tmp_path):
+    path = tiny.write_encoder(tmp_path)
+    path.write_bytes(path.read_bytes()[:-100])
+    refusal(path, f"{path} must be an ONNX file", "export it anew")
+
+
+def test_file_that_is_missing(tmp_path):
+    refusal(tmp_path / "none.onnx", f"{tmp_path / 'none.onnx'} must be an ONNX file", "correct the path")
+    (tmp_path / "folder.onnx").mkdir()
+    refusal(tmp_path / "folder.onnx", "must be an ONNX file", "correct the path")
+
+
+def unknown_operation(model):
+    model.graph.node[-1].op_type = "Nothing"
+
+
+def one_image_only(model):
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+
+
+def half_precision(model):
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+
+
+def second_input(model):
+    model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, ["n", 1, tiny.WIDTH]))
+    model.graph.node[1].output[0] = "before"
+    model.graph.node.insert(2, helper.make_node("Add", ["before", "more"], ["block_1"]))
+
+
+@pytest.mark.parametrize("change", [unknown_operation, one_image_only, half_precision, second_input])
+def test_model_that_cannot_be_used(tmp_path, change):
+    path = write_model(tmp_path, change)
+    refusal(path, f"{path} must", "export it")
+
+
+def feature_map(model):
+    model.graph.node.append(helper.make_node("Relu", ["pixels"], ["map"]))
+
+
+def test_tensor_that_is_no_row_of_tokens(tmp_path):
+    path = write_model(tmp_path, feature_map, blocks=["map"])
+    refusal(path, str(path), "(n, tokens, width)", "name other tensors")
+
+
+def test_damaged_files_give_features_or_one_line(tmp_path, capfd):
+    path = tiny.write_encoder(tmp_path)
+    whole, generator = path.read_bytes(), np.random.default_rng(0)
+    refusals = []
+    for _ in range(200):
+        content = bytearray(whole)
+        for place in generator.integers(1, 500, size=2):
+            content[-place] = generator.integers(256)  # names, shapes and the version are at the end
+        path.write_bytes(content)
+        try:
+            load_encoder(str(path))
+        except EncoderError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 20
+    assert not any("\n" in line for line in refusals)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_name_that_is_no_text_is_refused_in_silence(tmp_path, capfd):
+    path = tiny.write_encoder(tmp_path)
+    before, name, after = path.read_bytes().rpartition(b"inside_3")  # where it is read
+    path.write_bytes(before + name[:-1] + b"\xff" + after)
+    refusal(path, f"{path} must", "export it anew")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["nobody", "dinov2", "DINOV2-S14", "tiny.ONNX", "a/b/c", "x\0y"])
+def test_unknown_name(name):
+    refusal(name, "dinov2-s14", "clip-b16-openai", ".onnx", "transformers", repr(name), "correct it")
+
+
+def test_file_of_an_unknown_user():
+    refusal("~no such user/x.onnx", "~no such user", "correct the path")

@@ -1,0 +1,222 @@
+"""open_clip checkpoints against a plain CLIP vision transformer made of torch.nn.MultiheadAttention."""
+
+import json
+
+import numpy as np
+import pytest
+
+from visvm.encoders.encoder import Encoder, Preprocessing
+from visvm.encoders.huggingface import TransformersEncoder
+from visvm.encoders.open_clip import CLIP_MEAN, CLIP_STD, load_checkpoint
+from visvm.errors import EncoderError, WeightsError
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+WIDTH, DEPTH, PATCH, SIZE = 128, 3, 8, 32
+
+
+class Block(torch.nn.Module):
+    """A residual attention block with open_clip's names."""
+
+    def __init__(self, width, heads, quick):
+        super().__init__()
+        self.ln_1, self.ln_2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.attn = torch.nn.MultiheadAttention(width, heads, batch_first=True)
+        self.mlp = torch.nn.ModuleDict({"c_fc": torch.nn.Linear(width, 3 * width), "c_proj": torch.nn.Linear(3 * width, width)})
+        self.quick = quick
+
+    def forward(self, x):
+        y = self.ln_1(x)
+        x = x + self.attn(y, y, y, need_weights=False)[0]
+        y = self.mlp["c_fc"](self.ln_2(x))
+        y = y * torch.sigmoid(1.702 * y) if self.quick else torch.nn.functional.gelu(y)
+        return x + self.mlp["c_proj"](y)
+
+
+class Visual(torch.nn.Module):
+    """The vision tower; gives the CLS token after every block."""
+
+    def __init__(self, width=WIDTH, head=64, quick=False):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(3, width, PATCH, stride=PATCH, bias=False)
+        self.class_embedding = torch.nn.Parameter(torch.empty(width))
+        self.positional_embedding = torch.nn.Parameter(torch.empty((SIZE // PATCH) ** 2 + 1, width))
+        self.ln_pre, self.ln_post = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        blocks = torch.nn.ModuleList(Block(width, width // head, quick) for _ in range(DEPTH))
+        self.transformer = torch.nn.ModuleDict({"resblocks": blocks})
+        self.proj = torch.nn.Parameter(torch.empty(width, 16))
+        generator = np.random.default_rng(0)
+        with torch.no_grad():
+            for value in self.parameters():
+                value.copy_(torch.tensor(generator.normal(scale=0.1, size=tuple(value.shape))))
+
+    def forward(self, pixels):
+        x = self.conv1(pixels).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_embedding.expand(len(x), 1, -1), x], dim=1) + self.positional_embedding
+        x = self.ln_pre(x)
+        taken = []
+        for block in self.transformer["resblocks"]:
+            x = block(x)
+            taken.append(x[:, 0])
+        return torch.cat(taken, dim=1)
+
+
+def state_of(visual):
+    """A checkpoint's state dict, with something of the text tower in it."""
+    state = {f"visual.{key}": value for key, value in visual.state_dict().items()}
+    return {**state, "logit_scale": torch.tensor(4.6), "transformer.resblocks.0.ln_1.weight": torch.ones(8)}
+
+
+def write(state, path, config=None):
+    if path.suffix == ".safetensors":
+        from safetensors.torch import save_file
+
+        save_file(state, path)
+    else:
+        torch.save(state, path)
+    if config is not None:
+        path.with_name("open_clip_config.json").write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(1).normal(size=(3, 3, SIZE, SIZE)).astype(np.float32)
+
+
+def refused(kind, message, path, **options):
+    with pytest.raises(kind, match=message) as error:
+        load_checkpoint(path, **options)
+    assert "\n" not in str(error.value)
+
+
+def expected_of(visual, pixels):
+    with torch.no_grad():
+        return visual(torch.tensor(pixels)).numpy()
+
+
+@pytest.mark.parametrize("file", ["model.pt", "model.pth", "model.bin", "model.safetensors"])
+def test_features_are_those_of_a_plain_transformer(file, pixels, tmp_path):
+    visual = Visual()
+    encoder: Encoder = load_checkpoint(write(state_of(visual), tmp_path / file))
+    np.testing.assert_allclose(encoder.encode(pixels), expected_of(visual, pixels), atol=1e-4)
+    assert encoder.layer_dims == (WIDTH,) * DEPTH
+    assert encoder.preprocessing == Preprocessing(size=SIZE, resize=SIZE, mean=CLIP_MEAN, std=CLIP_STD)
+    assert encoder.name == str(tmp_path / file)
+
+
+def test_quick_gelu_when_the_config_says_so(pixels, tmp_path):
+    visual = Visual(quick=True)
+    path = write(state_of(visual), tmp_path / "model.pt", {"model_cfg": {"quick_gelu": True}})
+    quick = load_checkpoint(path)
+    np.testing.assert_allclose(quick.encode(pixels), expected_of(visual, pixels), atol=1e-4)
+    path.with_name("open_clip_config.json").unlink()
+    exact = load_checkpoint(path)
+    assert np.abs(exact.encode(pixels) - quick.encode(pixels)).max() > 1e-2
+    # equal weights, other features: the digest must tell them apart
+    assert exact.digest != quick.digest
+
+
+def test_head_width_from_the_config(pixels, tmp_path):
+    visual = Visual(head=32)
+    path = write(state_of(visual), tmp_path / "model.pt", {"model_cfg": {"vision_cfg": {"head_width": 32}}})
+    np.testing.assert_allclose(load_checkpoint(path).encode(pixels), expected_of(visual, pixels), atol=1e-4)
+
+
+def test_preprocessing_from_the_config(tmp_path):
+    config = {"preprocess_cfg": {"mean": [0.5, 0.5, 0.4], "std": [0.1, 0.2, 0.3], "size": [SIZE, SIZE]}}
+    path = write(state_of(Visual()), tmp_path / "model.pt", config)
+    assert load_checkpoint(path).preprocessing == Preprocessing(size=SIZE, resize=SIZE, mean=(0.5, 0.5, 0.4), std=(0.1, 0.2, 0.3))
+
+
+def test_wrapped_and_half_precision_checkpoints(pixels, tmp_path):
+    state = {key: value.half() for key, value in state_of(Visual()).items()}
+    plain = load_checkpoint(write(state, tmp_path / "plain.pt"))
+    wrapped = {"epoch": 3, "state_dict": {f"module.{key}": value for key, value in state.items()}}
+    other = load_checkpoint(write(wrapped, tmp_path / "wrapped.pt"), device="cpu")
+    assert other.digest == plain.digest
+    np.testing.assert_array_equal(other.encode(pixels), plain.encode(pixels))
+    rounded = Visual()
+    rounded.load_state_dict({key.removeprefix("visual."): value.float() for key, value in state.items() if "visual." in key})
+    np.testing.assert_allclose(plain.encode(pixels), expected_of(rounded, pixels), atol=1e-4)
+
+
+def test_converted_weights_are_those_of_transformers(tmp_path):
+    encoder = load_checkpoint(write(state_of(Visual()), tmp_path / "model.pt"))
+    encoder._module.save_pretrained(tmp_path / "saved")
+    processor = {"size": SIZE, "image_mean": CLIP_MEAN, "image_std": CLIP_STD}
+    (tmp_path / "saved/preprocessor_config.json").write_text(json.dumps(processor))
+    saved = TransformersEncoder(tmp_path / "saved")
+    assert (saved.digest, saved.preprocessing) == (encoder.digest, encoder.preprocessing)
+
+
+def test_loading_draws_nothing_from_the_global_generator(tmp_path, capfd):
+    path = write({key: value for key, value in state_of(Visual()).items() if "ln_post" not in key}, tmp_path / "model.pt")
+    seed = torch.random.get_rng_state()
+    assert load_checkpoint(path).digest == load_checkpoint(path).digest
+    assert torch.equal(torch.random.get_rng_state(), seed)
+    assert capfd.readouterr() == ("", "")
+
+
+OUTER = ["conv1.weight", "class_embedding", "positional_embedding", "ln_pre.bias"]
+INNER = ["ln_1.weight", "attn.in_proj_weight", "attn.in_proj_bias", "attn.out_proj.weight", "ln_2.bias", "mlp.c_fc.weight"]
+
+
+@pytest.mark.parametrize("key", OUTER + [f"transformer.resblocks.2.{part}" for part in INNER])
+def test_a_missing_weight_is_refused(key, tmp_path):
+    state = state_of(Visual())
+    del state[f"visual.{key}"]
+    refused(WeightsError, "is missing", write(state, tmp_path / "model.pt"))
+
+
+def test_other_architectures_are_refused(tmp_path):
+    state = state_of(Visual())
+    gamma = {**state, "visual.transformer.resblocks.0.ls_1.gamma": torch.ones(WIDTH)}
+    refused(
+        EncoderError, r"plain CLIP vision transformer of open_clip, but it has visual\..*ls_1", write(gamma, tmp_path / "a.pt")
+    )
+    timm = {"visual.trunk.patch_embed.proj.weight": torch.ones(2)}
+    refused(EncoderError, r"but it has visual\.trunk", write(timm, tmp_path / "b.pt"))
+    refused(WeightsError, r"must hold visual\.conv1\.weight", write({"logit_scale": torch.ones(1)}, tmp_path / "c.pt"))
+    blockless = {key: value for key, value in state.items() if "visual.transformer" not in key}
+    refused(WeightsError, r"must hold visual\.transformer\.resblocks, but has none", write(blockless, tmp_path / "d.pt"))
+    flat = {**state, "visual.conv1.weight": torch.ones(3)}
+    refused(WeightsError, r"visual\.conv1\.weight must be a tensor of 4 dimensions", write(flat, tmp_path / "h.pt"))
+    number = {**state, "visual.ln_pre.bias": 3}
+    refused(WeightsError, r"visual\.ln_pre\.bias must be a tensor", write(number, tmp_path / "i.pt"))
+    cut = {**state, "visual.transformer.resblocks.0.attn.in_proj_bias": torch.ones(7)}
+    refused(WeightsError, r"rows for queries, keys and values, got \(7,\)", write(cut, tmp_path / "e.pt"))
+    # H, g and G have heads of other widths than 64: not to be guessed
+    refused(EncoderError, r"width of a head must be known", write(state_of(Visual(width=1280)), tmp_path / "f.pt"))
+    refused(EncoderError, r"divide 96, got 64", write(state_of(Visual(width=96, head=32)), tmp_path / "g.pt"))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ([], "must be an object"),
+        ({"model_cfg": {"vision_cfg": 3}}, "must be an object"),
+        ({"model_cfg": {"vision_cfg": {"act_kwargs": {"approximate": "tanh"}}}}, "has act_kwargs"),
+        ({"preprocess_cfg": {"size": 64}}, "size must be that of the weights, 32, got 64"),
+        ({"preprocess_cfg": {"mean": 0.5}}, "mean must be three numbers"),
+        ({"preprocess_cfg": {"size": [32, 16]}}, "size must be the side of one square"),
+    ],
+)
+def test_configs_that_do_not_fit_are_refused(config, message, tmp_path):
+    refused(EncoderError, message, write(state_of(Visual()), tmp_path / "model.pt", config))
+
+
+def test_files_that_are_no_checkpoint(tmp_path):
+    refused(WeightsError, "must be a file, but there is none", tmp_path / "nowhere.pt")
+    for file in ("text.pt", "text.safetensors"):
+        (tmp_path / file).write_text("no weights")
+        refused(WeightsError, "must be a file of weights without code, but cannot be read", tmp_path / file)
+    whole = write(state_of(Visual()), tmp_path / "half.pt").read_bytes()
+    (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
+    refused(WeightsError, "cannot be read", tmp_path / "half.pt")
+    refused(WeightsError, "cannot be read", write(Visual(), tmp_path / "code.pt"))  # a pickled object would run code
+    refused(WeightsError, "must hold a state dict, got list", write([1, 2], tmp_path / "list.pt"))
+    path = write(state_of(Visual()), tmp_path / "model.pt")
+    path.with_name("open_clip_config.json").write_text("{")
+    refused(EncoderError, "must be readable JSON", path)

