@@ -313,11 +313,42 @@ def test_a_failure_in_the_middle_leaves_all_as_it_was(based, place, monkeypatch)
         raise RuntimeError("broken")
 
     with Unchanged(based, place):
-        for name in ("VisClassifier.leave_one_out_scores", "peak_bytes", "asdict"):
+        for name in ("log_likelihoods", "peak_bytes", "asdict"):
             with monkeypatch.context() as patched:
                 patched.setattr(f"visvm.image_classifier.{name}", broken)
                 with pytest.raises(RuntimeError, match="broken"):
                     based.learn(place / "yellow")
+
+
+def test_a_model_that_has_forgotten_everything_can_be_kept_and_learn_again(based, place, tmp_path):
+    based.forget(place / "base")
+    assert based.classes_ == ()
+    based.save(tmp_path / "empty.visvm")
+    again = ImageClassifier.load(tmp_path / "empty.visvm", encoder=based.load_encoder(), cache=False)
+    with pytest.raises(NotFittedError, match="knows no class"):
+        again.predict(sorted((place / "yellow").rglob("*.png")))
+    again.learn(place / "yellow")
+    assert again.classes_ == ("yellow",)
+
+
+def test_a_model_loaded_for_predicting_cannot_replace_the_whole_one(based, place, tmp_path):
+    based.save(tmp_path / "m.visvm")
+    before = (tmp_path / "m.visvm").read_bytes()
+    light = ImageClassifier.load(tmp_path / "m.visvm", encoder=based.load_encoder(), cache=False, for_prediction=True)
+    assert_same(based, light, place, tolerance=0)
+    for work in (
+        lambda: light.save(tmp_path / "m.visvm"),
+        lambda: light.rename_class("red", "x"),
+        lambda: light.learn(place / "yellow"),
+    ):
+        with pytest.raises(ModelFileError) as caught:
+            work()
+        one_line(caught)
+    assert (tmp_path / "m.visvm").read_bytes() == before
+    light.export(tmp_path / "small.visvm")
+    assert_same(
+        based, ImageClassifier.load(tmp_path / "small.visvm", encoder=based.load_encoder(), cache=False), place, tolerance=0
+    )
 
 
 def test_work_beyond_the_memory_limit_is_not_begun(make, place):

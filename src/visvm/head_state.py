@@ -1,25 +1,30 @@
 """A fitted head ↔ JSON and tensors, as a model file holds them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visvm.head.calibration import INVERSE_TEMPERATURES
-from visvm.head.checks import check_labels, is_positive
-from visvm.head.classifier import VisClassifier
+from visvm.head.checks import is_positive
 from visvm.head.fusion import MixerWeights, ResidualMixer
 from visvm.head.kernel_map import KernelMap
+from visvm.head.predictor import Predictor
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.statistics import Statistics
 from visvm.model_file import Array, Header, Tensors, altered
 
+if TYPE_CHECKING:
+    from visvm.head.classifier import VisClassifier
+
 _OPTIONS = ("n_components", "ridge", "svm_cost", "hidden", "epochs", "learning_rate", "batch_size", "identity_weight")
 
 
-def head_state(head: VisClassifier) -> tuple[Header, Tensors]:
+def head_state(head: "VisClassifier") -> tuple[Header, Tensors]:
     """A fitted head as JSON and tensors; one without sums gives what predicting needs."""
     kernel_map = head.kernel_map_
     header = {
@@ -52,54 +57,69 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> VisClassifier:
-    """The head that `head_state` described; a file whose parts do not fit together is refused."""
+def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> Predictor:
+    """What predicts, of a head that `head_state` described; a file whose parts do not fit together is refused."""
+    with _fitting_together(path):
+        dims, layers = tuple(map(int, header["layer_dims"])), tuple(map(int, header["layers"]))
+        n_components, hidden = header["n_components"], header["hidden"]
+        width = dims[-1] if n_components is None else n_components
+        shapes = {
+            "mixer.v": (hidden, sum(dims[layer - 1] for layer in layers)),
+            "mixer.v_bias": (hidden,),
+            "mixer.u": (dims[-1], hidden),
+            "mixer.u_bias": (dims[-1],),
+            "coefficients": (width + 1, len(classes)),
+            "calibration": INVERSE_TEMPERATURES.shape,
+        }
+        for name, shape in shapes.items():
+            if tensors[name].shape != shape:
+                raise ValueError(f"{name} has shape {tensors[name].shape}, not {shape}")
+        mixer = ResidualMixer(dims, layers, MixerWeights(*(tensors[f"mixer.{name}"] for name in MixerWeights._fields)))
+        kernel_map = KernelMap(dims[-1], n_components, header["kernel_map"]["seed"])
+        if kernel_map.digest != header["kernel_map"]["digest"]:
+            raise altered(path, "the random map drawn from its seed is not the one it was made with")
+        labels = np.array(classes) if classes else np.empty(0, dtype=np.int64)
+        if labels.dtype.kind not in "iU":
+            raise ValueError("classes are no names or numbers of 64 bits")
+        return Predictor(mixer, kernel_map, tensors["coefficients"], labels)
+
+
+def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> "VisClassifier":
+    """The head that `head_state` described, ready to learn more if its sums are there."""
+    from visvm.head.classifier import VisClassifier
+
+    parts = restore_predictor(path, header, classes, tensors)
+    with _fitting_together(path):
+        dims, layers = parts.mixer.layer_dims, parts.mixer.layers
+        head = VisClassifier(layer_dims=dims, layers=layers, **{name: header[name] for name in _OPTIONS})
+        head._validate_parameters()
+        head.n_features_in_ = sum(dims)
+        head.layers_, head.ridge_ = layers, header["chosen_ridge"]
+        if not is_positive(head.ridge_):
+            raise ValueError(f"the ridge chosen is {head.ridge_!r}")
+        head.ridge_path_ = [RidgeTrial(**trial) for trial in header["ridge_path"]]
+        head.layer_path_ = [LayerTrial(**{**trial, "layers": tuple(trial["layers"])}) for trial in header["layer_path"]]
+        head.seed_ = head.random_state = parts.kernel_map.seed
+        head.classes_, head.coefficients_ = parts.classes, parts.coefficients
+        head.mixer_, head.kernel_map_ = parts.mixer, parts.kernel_map
+        if header["form"] is not None:
+            head.statistics_ = _restore_statistics(header["form"], head.classes_, parts.kernel_map.width, tensors)
+    return head
+
+
+@contextmanager
+def _fitting_together(path: Path) -> Iterator[None]:
+    """Turn what a crafted file leads to into one clear line."""
     try:
-        return _restore_head(path, header, classes, tensors)
+        yield
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise altered(path, f"its parts do not fit together ({' '.join(repr(error).split())})") from error
 
 
-def _restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> VisClassifier:
-    dims, layers = tuple(map(int, header["layer_dims"])), tuple(map(int, header["layers"]))
-    head = VisClassifier(layer_dims=dims, layers=layers, **{name: header[name] for name in _OPTIONS})
-    head._validate_parameters()
-    width = dims[-1] if head.n_components is None else head.n_components
-    read_width, hidden = sum(dims[layer - 1] for layer in layers), head.hidden
-    shapes = {
-        "mixer.v": (hidden, read_width),
-        "mixer.v_bias": (hidden,),
-        "mixer.u": (dims[-1], hidden),
-        "mixer.u_bias": (dims[-1],),
-        "coefficients": (width + 1, len(classes)),
-        "calibration": INVERSE_TEMPERATURES.shape,
-    }
-    if "class_sums" in tensors:
-        shapes["class_sums"] = (width + 1, len(classes))
-    for name, shape in shapes.items():
-        if tensors[name].shape != shape:
-            raise ValueError(f"{name} has shape {tensors[name].shape}, not {shape}")
-    head.n_features_in_ = sum(dims)
-    head.layers_, head.ridge_ = layers, header["chosen_ridge"]
-    if not is_positive(head.ridge_):
-        raise ValueError(f"the ridge chosen is {head.ridge_!r}")
-    head.ridge_path_ = [RidgeTrial(**trial) for trial in header["ridge_path"]]
-    head.layer_path_ = [LayerTrial(**{**trial, "layers": tuple(trial["layers"])}) for trial in header["layer_path"]]
-    head.seed_ = header["kernel_map"]["seed"]
-    head.random_state = head.seed_
-    head.classes_ = check_labels(classes, len(classes), type(head).__name__) if classes else np.empty(0, dtype=np.int64)
-    head.coefficients_ = tensors["coefficients"]
-    head.mixer_ = ResidualMixer(dims, layers, MixerWeights(*(tensors[f"mixer.{name}"] for name in MixerWeights._fields)))
-    head.kernel_map_ = KernelMap(dims[-1], head.n_components, head.seed_)
-    if head.kernel_map_.digest != header["kernel_map"]["digest"]:
-        raise altered(path, "the random map drawn from its seed is not the one it was made with")
-    if header["form"] is not None and "class_sums" in tensors:
-        head.statistics_ = _restore_statistics(header["form"], head.classes_, width, tensors)
-    return head
-
-
 def _restore_statistics(form: str, classes: NDArray[np.generic], width: int, tensors: Tensors) -> Statistics:
     statistics = Statistics(width)
+    if tensors["class_sums"].shape != (width + 1, len(classes)):
+        raise ValueError("class_sums has the wrong shape")
     statistics.classes, statistics.class_sums = classes, tensors["class_sums"]
     if form == "dense":
         statistics.scatter = DenseScatter(_unpacked(tensors["scatter"], width), tensors["cross"])

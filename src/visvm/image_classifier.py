@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 
 from visvm import model_file
 from visvm.encoders.cache import FeatureCache
@@ -23,12 +22,15 @@ from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_files, encode_stream
 from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError
 from visvm.head.calibration import INVERSE_TEMPERATURES, log_likelihoods, probabilities
-from visvm.head.classifier import VisClassifier
 from visvm.head.memory import peak_bytes
+from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
-from visvm.head_state import head_state, restore_head
+from visvm.head_state import head_state, restore_head, restore_predictor
 from visvm.labelled import Images, Label, Labelled, check_label, read_labelled, shown
 from visvm.results import Evaluation, Prediction, SessionReport, SessionTest, evaluate_labels, session_test
+
+if TYPE_CHECKING:
+    from visvm.head.classifier import VisClassifier
 
 Array = NDArray[np.float64]
 
@@ -89,40 +91,52 @@ class ImageClassifier:
         self.history_: list[dict[str, Any]] = []
         self._encoder_digest: str | None = None
         self._counts: tuple[int, ...] = ()  # of a model without sums
-        self._sums_left_behind = False  # in the file it was loaded from
         self._calibration: Array = np.zeros(len(INVERSE_TEMPERATURES))
-        self._head = VisClassifier(
-            layers=layers,
-            n_components=n_components,
-            ridge=ridge,
-            svm_cost=svm_cost,
-            random_state=random_state,
-            memory_limit=memory_limit,
-        )
+        self._options = {
+            "layers": layers,
+            "n_components": n_components,
+            "ridge": ridge,
+            "svm_cost": svm_cost,
+            "random_state": random_state,
+            "memory_limit": memory_limit,
+        }
+        self._head: VisClassifier | None = None  # once it has learned, or was loaded to learn more
+        self._predictor: Predictor | None = None  # once it can predict
+        self._read: tuple[model_file.Header, model_file.Tensors] | None = None  # of a file loaded for predicting
 
     # What is known
 
     @property
-    def head_(self) -> VisClassifier:
-        """Layer features → scores."""
+    def head_(self) -> "VisClassifier":
+        """Layer features → scores: the scikit-learn estimator."""
+        if self._read is not None:
+            raise ModelFileError("a model must be loaded whole for this; this one was loaded for predicting: load it again")
+        if self._head is None:
+            from visvm.head.classifier import VisClassifier  # here, as scikit-learn takes longer to import than to predict with
+
+            return VisClassifier(**self._options)
         return self._head
 
     @property
     def classes_(self) -> tuple[Label, ...]:
         """The classes known, sorted."""
-        return tuple(self._head.classes_.tolist()) if hasattr(self._head, "classes_") else ()
+        return () if self._predictor is None else tuple(self._predictor.classes.tolist())
 
     @property
     def class_counts_(self) -> tuple[int, ...]:
         """How many images of each class were learned."""
         if hasattr(self._head, "statistics_"):
-            return tuple(round(float(count)) for count in self._head.statistics_.class_counts)
+            return tuple(round(float(count)) for count in self.head_.statistics_.class_counts)
         return self._counts
 
     @property
     def can_learn(self) -> bool:
-        """Whether the sums are there; a model exported for predicting has none."""
-        return hasattr(self._head, "statistics_") or not hasattr(self._head, "classes_")
+        """Whether the sums are there; a model exported or loaded for predicting has none."""
+        return hasattr(self._head, "statistics_") or self._predictor is None
+
+    def _set_head(self, head: "VisClassifier") -> None:
+        self._head = head
+        self._predictor = Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_)
 
     def load_encoder(self, progress: Progress = silent) -> Encoder:
         """The encoder, loaded when it is first needed; weights that are not on this machine yet are fetched."""
@@ -188,7 +202,7 @@ class ImageClassifier:
         clock.lap("learn")
         outcome = None
         if held_out is not None and held_out.labels:
-            outcome = session_test(held_out.labels, draft._head.predict(held_out.features).tolist(), set(new))
+            outcome = session_test(held_out.labels, draft._predict(held_out.features), set(new))
             clock.lap("test")
         skipped = samples.skipped + (held_out.skipped if held_out is not None else ())
         report = draft._report(samples, new, clock.seconds, skipped, outcome)
@@ -221,7 +235,7 @@ class ImageClassifier:
                     f"models to merge must share the {what}; theirs is {str(theirs)[:12]}, this one's {str(mine)[:12]}: "
                     "grow both from copies of one model"
                 )
-        self._head = copy.copy(self._head).merge(other._head)
+        self._set_head(copy.copy(self.head_).merge(other.head_))
         self._calibration = self._calibration + other._calibration
         added = [entry for entry in other.history_ if entry not in self.history_]
         self.history_ = [{**entry, "session": number} for number, entry in enumerate([*self.history_, *added], start=1)]
@@ -243,19 +257,19 @@ class ImageClassifier:
             As in ``learn``; the images must be those that were learned.
         """
         self._require_sums("forget")
-        self._require_fitted()
+        self._fitted()
         samples = self._encode(read_labelled(images, labels), "encoding", progress, skip_unreadable)
         progress("forgetting", 0, 1)
-        self._head = copy.copy(self._head).forget(samples.features, np.array(samples.labels))
+        self._set_head(copy.copy(self.head_).forget(samples.features, np.array(samples.labels)))
         progress("forgetting", 1, 1)
         return len(samples.labels)
 
     def rename_class(self, old: Label, new: Label) -> Self:
         """Give a class another name."""
-        self._require_fitted()
+        self._fitted()
         old, new = check_label(old, "the class to rename"), check_label(new, "the new name")
         counts = dict(zip(self.classes_, self.class_counts_, strict=True))
-        self._head = copy.copy(self._head).rename_class(old, new)
+        self._set_head(copy.copy(self.head_).rename_class(old, new))
         self._counts = tuple(counts[old if label == new else label] for label in self.classes_)
 
         def renamed(labels: Sequence[Label]) -> list[Label]:
@@ -290,7 +304,7 @@ class ImageClassifier:
         self, paths: Sequence[Path], *, top: int = 5, raw: bool = False, progress: Progress = silent
     ) -> Iterator[Prediction | Unreadable]:
         """Say what images show, one after the other as they come; those that cannot be read come as ``Unreadable``."""
-        self._require_fitted()
+        self._fitted()
         if top < 1:
             raise InputError(f"top must be at least 1; got {top}")
         encoder, done = self.load_encoder(progress), 0
@@ -323,30 +337,32 @@ class ImageClassifier:
         images, labels, skip_unreadable, progress
             As in ``learn``.
         """
-        self._require_fitted()
+        self._fitted()
         given = read_labelled(images, labels)
         classes = set(self.classes_)
         unknown, known = [label for label in _distinct(given.labels) if label not in classes], given.only(classes)
         if not known.labels:
             raise InputError(f"some class must be one the model knows; it knows none of {_some(unknown)}: learn them first")
         samples = self._encode(known, "encoding", progress, skip_unreadable)
-        predicted = self._head.predict(samples.features).tolist()
+        predicted = self._predict(samples.features)
         return evaluate_labels(samples.labels, predicted, never_learned=unknown, skipped=samples.skipped)
 
     # The file
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file; an old one stays until the new one is whole."""
-        self._require_learned()
-        if self._sums_left_behind:
+        if self._predictor is None:
+            self._fitted()
+        if self._read is not None and self._read[0]["head"]["form"] is not None:
             raise ModelFileError(
-                "a model must be loaded whole to be saved; this one was loaded for predicting: load it again, or export it"
+                "a model must be loaded whole to be saved; this one was loaded for predicting: export it instead"
             )
         model_file.write(Path(path), *self._state())
 
     def export(self, path: str | Path) -> None:
         """Write only what predicting needs: the file cannot learn, merge or forget."""
-        self._require_learned()
+        if self._predictor is None:
+            self._fitted()
         model_file.write(Path(path), *model_file.for_prediction(*self._state()))
 
     @classmethod
@@ -374,11 +390,14 @@ class ImageClassifier:
         header, tensors = model_file.read(Path(path), for_prediction=for_prediction)
         described, classes = header["encoder"], header["classes"]
         model = cls(encoder or described["name"], transform=described["transform"], cache=cache)
-        model._head = restore_head(Path(path), header["head"], classes, tensors)
-        model._head.memory_limit = memory_limit
+        if for_prediction:
+            model._read = header, tensors
+            model._predictor = restore_predictor(Path(path), header["head"], classes, tensors)
+        else:
+            model._set_head(restore_head(Path(path), header["head"], classes, tensors))
+            model.head_.memory_limit = memory_limit
         model._calibration = tensors["calibration"]
         model._counts = tuple(header["counts"])
-        model._sums_left_behind = for_prediction and header["head"]["form"] is not None
         model.history_ = header["sessions"]
         model._encoder_digest = described["digest"]
         if model._encoder is not None:
@@ -386,7 +405,9 @@ class ImageClassifier:
         return model
 
     def _state(self) -> tuple[model_file.Header, model_file.Tensors]:
-        head, tensors = head_state(self._head)
+        if self._read is not None:
+            return self._read
+        head, tensors = head_state(self.head_)
         header = {
             "encoder": {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform},
             "head": head,
@@ -415,16 +436,16 @@ class ImageClassifier:
         """A copy that has learned these samples."""
         encoder, labels = self.load_encoder(), np.array(samples.labels)
         draft = copy.copy(self)
-        draft._head = copy.copy(self._head)
-        draft._head.layer_dims = encoder.layer_dims
-        draft._head.partial_fit(samples.features, labels)
+        head = copy.copy(self.head_)
+        head.layer_dims = encoder.layer_dims
+        draft._set_head(head.partial_fit(samples.features, labels))
         draft._encoder_digest = encoder.digest
         measured = self._calibration.any()
         # Once the sums are dense, leaving samples out costs another factorisation; thousands have then been measured.
-        if len(draft.classes_) > 1 and not (measured and not isinstance(draft._head.statistics_.scatter, ThinScatter)):
+        if len(draft.classes_) > 1 and not (measured and not isinstance(head.statistics_.scatter, ThinScatter)):
             chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_CALIBRATION_IMAGES]
-            scores = draft._head.leave_one_out_scores(samples.features[chosen], labels[chosen])
-            targets = np.searchsorted(draft._head.classes_, labels[chosen])
+            scores = head.leave_one_out_scores(samples.features[chosen], labels[chosen])
+            targets = np.searchsorted(head.classes_, labels[chosen])
             draft._calibration = self._calibration + log_likelihoods(scores, targets)
         return draft
 
@@ -438,8 +459,8 @@ class ImageClassifier:
             new_classes=tuple(new),
             returning_classes=tuple(label for label in _distinct(samples.labels) if label not in new),
             n_classes=len(self.classes_),
-            ridge=self._head.ridge_,
-            layers=self._head.layers_,
+            ridge=self.head_.ridge_,
+            layers=self.head_.layers_,
             seconds=seconds,
             peak_memory=peak_bytes(),
             skipped=skipped,
@@ -447,7 +468,7 @@ class ImageClassifier:
         )
 
     def _shown_scores(self, features: LayerFeatures, raw: bool) -> Array:
-        scores = self._head._scores(features)
+        scores = self._fitted().scores(features)
         return scores if raw else probabilities(scores, self._calibration)
 
     def _prediction(self, path: Path, scores: Array, top: int) -> Prediction:
@@ -465,13 +486,15 @@ class ImageClassifier:
             with FeatureCache(None if self.cache is True else Path(self.cache)) as cache:
                 yield cache
 
-    def _require_learned(self) -> None:
-        if not hasattr(self._head, "coefficients_"):
-            raise NotFittedError("this model has learned nothing: let it learn first")
+    def _predict(self, features: LayerFeatures) -> list[Label]:
+        return list(self._fitted().predict(features).tolist())
 
-    def _require_fitted(self) -> None:
-        if not self.classes_:
+    def _fitted(self) -> Predictor:
+        if self._predictor is None or not len(self._predictor.classes):
+            from sklearn.exceptions import NotFittedError
+
             raise NotFittedError("this model knows no class: let it learn some first")
+        return self._predictor
 
     def _require_sums(self, what: str) -> None:
         if not self.can_learn:

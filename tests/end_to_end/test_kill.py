@@ -31,7 +31,7 @@ import io, os, sys, time
 from pathlib import Path
 from visvm import ImageClassifier, model_file
 from visvm.encoders.loading import load_encoder
-import visvm.encoders.onnx
+import visvm.encoders.onnx, visvm.head.classifier
 
 path, encoder, folders = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 

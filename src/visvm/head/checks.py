@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
 
 from visvm.errors import InputError
 
@@ -54,6 +52,8 @@ def seed_of(random_state: Any) -> int:
     """An int is the seed itself; anything else scikit-learn takes gives one."""
     if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**64:
         return int(random_state)
+    from sklearn.utils import check_random_state
+
     with as_input_error():
         return int(check_random_state(random_state).randint(2**31 - 1))
 
@@ -72,6 +72,8 @@ def check_labels(y: Any, n: int, owner: str) -> Labels:
     """Labels of `n` samples, all strings or all numbers."""
     if y is None:
         raise InputError(f"{owner} requires y to be passed, but the target y is None: give one label for every sample")
+    from sklearn.utils.validation import column_or_1d
+
     with as_input_error():
         labels = np.asarray(column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True))
     if labels.dtype.kind in "OT":

@@ -6,7 +6,6 @@ estimator exactly as it was.
 
 import copy
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from visvm.errors import IncompatibleModelError, InputError
 from visvm.head import memory
 from visvm.head.checks import as_input_error, check_finite, check_labels, check_one_kind, is_count, is_positive, require, seed_of
 from visvm.head.kernel_map import KernelMap
-from visvm.head.products import product
+from visvm.head.predictor import scores_of
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
@@ -148,7 +147,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         draft._check_memory(len(features), 0, forgets=True)
         self.statistics_.require_learned(labels, weight)
         draft.statistics_ = self.statistics_.copy()
-        for rows in _chunks(len(features), self.kernel_map_.width):
+        for rows in memory.chunks(len(features), self.kernel_map_.width):
             draft.statistics_.subtract(draft._lift(features[rows]), labels[rows], weight[rows])
         draft.statistics_.scatter.check(self.statistics_.square_sum())
         draft._solve()
@@ -226,7 +225,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
                 scores = draft._scores(features)
         signs = np.where(self.classes_ == labels[:, None], 1.0, -1.0)
         rest = np.empty(len(features))
-        for rows in _chunks(len(features), self.kernel_map_.width):
+        for rows in memory.chunks(len(features), self.kernel_map_.width):
             rest[rows] = 1.0 - leverage(self.statistics_, self._lift(features[rows]), ridge, self.svm_cost)
         return np.asarray(signs - (signs - scores) / np.maximum(rest, 1e-9)[:, None])
 
@@ -265,7 +264,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         else:
             self.statistics_ = self.statistics_.copy()
         self.statistics_.reserve(len(features))
-        for rows in _chunks(len(features), self.kernel_map_.width):
+        for rows in memory.chunks(len(features), self.kernel_map_.width):
             self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
         self._solve()
 
@@ -287,11 +286,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         if not len(self.classes_):
             raise NotFittedError(f"this {type(self).__name__} has forgotten every class: learn one first")
         features = self._validate_features(X, base=False)
-        scores = np.empty((len(features), len(self.classes_)))
-        for rows in _chunks(len(features), self.kernel_map_.width):
-            scores[rows] = product(self._lift(features[rows]), self.coefficients_[:-1])
-        scores += self.coefficients_[-1]
-        return scores
+        return scores_of(features, self._lift, self.coefficients_)
 
     # What differs between the two
 
@@ -379,8 +374,3 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             forgets=forgets,
         )
         memory.require(session, self.memory_limit)
-
-
-def _chunks(n: int, width: int) -> Iterator[slice]:
-    step = memory.chunk_rows(width)
-    return (slice(begin, begin + step) for begin in range(0, n, step))

@@ -4,6 +4,7 @@ The figures count the arrays that are alive together at the worst moment; ``benc
 """
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,12 @@ _FLOAT = 8
 def chunk_rows(width: int) -> int:
     """How many lifted samples of this width make a chunk."""
     return max(64, CHUNK_BYTES // (_FLOAT * max(width, 1)))
+
+
+def chunks(n: int, width: int) -> Iterator[slice]:
+    """Slices of at most a chunk's rows that cover `n` samples of this lifted width."""
+    step = chunk_rows(width)
+    return (slice(begin, begin + step) for begin in range(0, n, step))
 
 
 @dataclass(frozen=True)
