@@ -23,6 +23,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 
 benchmark: .venv/dev
+	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/head.py
 
 clean:
