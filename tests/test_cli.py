@@ -216,6 +216,24 @@ def test_merge_forget_rename_export(visvm, learn, photos, tmp_path):
     refused(visvm("merge", "x.visvm", "whole.visvm", "small.visvm"), "exported")
 
 
+def test_the_home_folder_may_be_written_as_a_tilde(visvm, photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = ["--encoder", tiny.write_encoder(tmp_path), "--components", 60]
+    assert visvm("learn", "~/m.visvm", photos, *options)[0] == 0
+    assert visvm("learn", "~/m.visvm", photos)[0] == 0
+    assert len(json.loads(visvm("info", "~/m.visvm", "--json")[1])["sessions"]) == 2
+    refused(visvm("export", "m.visvm", "~/m.visvm"), "exists")
+    refused(visvm("predict", "m.visvm", "~nobody.png"), "~nobody.png")
+
+
+def test_a_terminal_without_greek_is_no_reason_to_fail(learn, photos):
+    learn(photos)
+    process = in_own_process("learn", "m.visvm", "held out", env={**os.environ, "PYTHONIOENCODING": "cp1252"}, encoding="cp1252")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "\\u03bb = " in out
+
+
 def test_quiet_says_nothing(visvm, learn, photos):
     assert learn(photos, "--quiet") == (0, "", "")
     assert visvm("rename-class", "m.visvm", "red", "crimson", "--quiet") == (0, "", "")

@@ -503,9 +503,17 @@ def test_what_probabilities_rest_on_adds_up_over_sessions_and_merged_models(make
         paths, labels = pictures(place / name)
         left_out = each.head_.leave_one_out_scores(each.layer_features(paths), labels)
         own = log_likelihoods(left_out, np.searchsorted(each.head_.classes_, labels))
-        np.testing.assert_allclose(each._calibration, first + own, rtol=1e-5)
+        np.testing.assert_allclose(each._calibration, 0.5 * first + own, rtol=1e-5)
     wanted = model._calibration + other._calibration
     np.testing.assert_array_equal(model.merge(other)._calibration, wanted)
+
+
+def test_what_is_done_to_the_head_is_done_to_the_model(based, place, tmp_path):
+    paths, labels = pictures(place / "yellow")
+    based.head_.partial_fit(based.layer_features(paths), labels)
+    assert based.classes_ == ("blue", "green", "red", "yellow")
+    based.save(tmp_path / "m.visvm")
+    assert_same(based, ImageClassifier.load(tmp_path / "m.visvm", encoder=based.load_encoder(), cache=False), place, tolerance=0)
 
 
 # Evaluating

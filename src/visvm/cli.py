@@ -5,6 +5,7 @@ command that needs it, so that help and mistakes are answered at once.
 """
 
 import glob
+import io
 import sys
 import warnings
 from collections.abc import Iterator
@@ -31,7 +32,15 @@ app = typer.Typer(
 app.add_typer(weights_app, name="weights")
 app.add_typer(cache_app, name="cache")
 
-Model = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False)]
+
+def _home(path: Path) -> Path:
+    """With ``~`` expanded, which not every shell does."""
+    from visvm.labelled import expanded
+
+    return expanded(path)
+
+
+Model = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False, callback=_home)]
 Folder = Annotated[
     Path,
     typer.Argument(
@@ -86,16 +95,12 @@ def learn(
     """Learn one session: new classes, more images of known ones, or both. Creates MODEL if it is new."""
     from visvm import model_file
     from visvm.reporting import show_report
-    from visvm.terminal import note, print_json, progress_bars
+    from visvm.terminal import print_json, progress_bars
 
     given = {"encoder": encoder, "transform": transform, "n_components": components, "ridge": ridge, "random_state": seed}
     options = {name: value for name, value in given.items() if value is not None}
 
-    def waiting() -> None:
-        if not quiet:
-            note(f"another process is changing {model}; waiting for it")
-
-    with model_file.locked(model, waiting), progress_bars(quiet) as progress:
+    with model_file.locked(model, lambda: _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
         report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, progress=progress)
         progress("writing the model", 0, 1)
@@ -105,6 +110,13 @@ def learn(
         print_json(report)
     elif not quiet:
         show_report(model, report)
+
+
+def _tell_waiting(model: Path, quiet: bool = False) -> None:
+    from visvm.terminal import note
+
+    if not quiet:
+        note(f"another process is changing {model}; waiting for it")
 
 
 def _open_for_learning(model: Path, options: dict[str, Any], *, cache: bool) -> "ImageClassifier":
@@ -167,10 +179,11 @@ def predict(
 def _expand(images: list[str]) -> list[Path]:
     """Files meant by files, folders and patterns."""
     from visvm.encoders.images import find_images
+    from visvm.labelled import expanded
 
     paths: list[Path] = []
     for given in images:
-        path = Path(given).expanduser()
+        path = expanded(given)
         if path.is_dir():
             found = find_images(path)
         elif path.exists() or not glob.has_magic(given):
@@ -233,7 +246,7 @@ def info(model: Model, as_json: Json = False) -> None:
 
 @app.command()
 def merge(
-    output: Annotated[Path, typer.Argument(help="The new model file.", metavar="OUT", show_default=False)],
+    output: Annotated[Path, typer.Argument(help="The new model file.", metavar="OUT", show_default=False, callback=_home)],
     models: Annotated[list[Path], typer.Argument(help="Models grown from copies of one.", metavar="MODEL…", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     quiet: Quiet = False,
@@ -248,7 +261,8 @@ def merge(
     whole = ImageClassifier.load(models[0])
     for path in models[1:]:
         other = ImageClassifier.load(path)
-        shared = sum(entry["n_images"] for entry in other.history_ if entry in whole.history_)
+        both = zip(other.history_, whole.shares_sessions(other), strict=True)
+        shared = sum(entry["n_images"] for entry, known in both if known)
         whole.merge(other)
         if shared and not quiet:
             note(f"{shared} images were learned by both before they parted; they now count twice")
@@ -300,7 +314,7 @@ def rename_class(
 @app.command()
 def export(
     model: Model,
-    output: Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", show_default=False)],
+    output: Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", show_default=False, callback=_home)],
     force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -322,7 +336,7 @@ def _changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
     from visvm import model_file
     from visvm.image_classifier import ImageClassifier
 
-    with model_file.locked(model):
+    with model_file.locked(model, lambda: _tell_waiting(model)):
         classifier = ImageClassifier.load(model, **options)
         yield classifier
         classifier.save(model)
@@ -368,6 +382,9 @@ def doctor(as_json: Json = False) -> None:
 def main() -> None:
     """Run the command line: the outermost frame."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without λ is no reason to fail
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()

@@ -14,7 +14,8 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 
-from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.encoder import LayerFeatures, Preprocessing
+from visvm.encoders.images import Transform, decode
 from visvm.errors import InputError
 from visvm.figures import draw_demo
 from visvm.image_classifier import ImageClassifier, Progress
@@ -155,10 +156,9 @@ def _places(files: Labelled, classes: Sequence[Label]) -> list[int]:
     return [place for place, label in enumerate(files.labels) if label in classes]
 
 
-def _thumbnail(path: Path) -> NDArray[np.uint8]:
-    with Image.open(path) as image:
-        image.thumbnail((96, 96))
-        return np.asarray(image.convert("RGB"))
+def _thumbnail(path: Path) -> NDArray[np.float32]:
+    plain = Preprocessing(size=96, resize=96, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    return decode(path.read_bytes(), Transform("crop", plain)).transpose(1, 2, 0)
 
 
 def _as(progress: Progress, stage: str) -> Progress:

@@ -8,6 +8,7 @@ from visvm.errors import InputError
 from visvm.results import Evaluation
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 OURS, THEIRS = "#0072b2", "#d55e00"
@@ -34,20 +35,18 @@ def draw_evaluation(result: Evaluation, path: Path) -> None:
     """
     check_figure_name(path)
     worst = sorted(result.per_class.items(), key=lambda item: (item[1].accuracy, str(item[0])))
-    shown, pairs = worst[:_MOST_CLASSES], result.confusions[: min(15, _MOST_CLASSES)]
+    shown, pairs = worst[:_MOST_CLASSES], result.confusions[:15]
     rows = max(len(shown), len(pairs), 4)
     figure = _figure(10, 1.4 + 0.26 * rows)
-    left, right = figure.subplots(1, 2, width_ratios=[1, 1])
-    left.barh([_short(label) for label, _ in shown], [100 * each.accuracy for _, each in shown], color=OURS, height=0.7)
-    left.invert_yaxis()
+    left, right = figure.subplots(1, 2)
+    _bars(left, [_short(label) for label, _ in shown], [100 * each.accuracy for _, each in shown], OURS)
     left.set_xlim(0, 100)
     left.set_xlabel("accuracy (%)")
     few = f", the {len(shown)} worst of {len(worst)} classes" if len(shown) < len(worst) else ""
     left.set_title(f"By class{few}", loc="left", fontsize=10)
     if pairs:
         names = [f"{_short(pair.label)} → {_short(pair.predicted)}" for pair in pairs]
-        right.barh(names, [pair.n for pair in pairs], color=THEIRS, height=0.7)
-        right.invert_yaxis()
+        _bars(right, names, [pair.n for pair in pairs], THEIRS)
         right.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("images")
         right.set_title("Most frequent confusions (class → taken for)", loc="left", fontsize=10)
@@ -101,6 +100,13 @@ def draw_demo(seen: Sequence[int], ours: Sequence[float], theirs: Sequence[float
         picture.set_title(_short(label, 10), fontsize=8)
         picture.axis("off")
     _save(figure, path)
+
+
+def _bars(axes: "Axes", names: Sequence[str], values: Sequence[float], colour: str) -> None:
+    """Bars from top to bottom; by place and not by name, as two names may be shortened to one."""
+    axes.barh(range(len(names)), values, color=colour, height=0.7)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
 
 
 def _figure(width: float, height: float) -> "Figure":

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visvm.head.calibration import INVERSE_TEMPERATURES
-from visvm.head.checks import is_positive
+from visvm.head.checks import is_count, is_positive
 from visvm.head.fusion import MixerWeights, ResidualMixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.predictor import Predictor
@@ -62,6 +62,9 @@ def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: T
     with _fitting_together(path):
         dims, layers = tuple(map(int, header["layer_dims"])), tuple(map(int, header["layers"]))
         n_components, hidden = header["n_components"], header["hidden"]
+        sizes = (hidden, *dims, *layers) if n_components is None else (n_components, hidden, *dims, *layers)
+        if not all(map(is_count, sizes)):
+            raise ValueError("sizes are no whole numbers of at least 1")
         width = dims[-1] if n_components is None else n_components
         shapes = {
             "mixer.v": (hidden, sum(dims[layer - 1] for layer in layers)),

@@ -17,7 +17,7 @@ from visvm import model_file
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import CATALOG, DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform
+from visvm.encoders.images import Transform, check_transform
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_files, encode_stream
 from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError
@@ -26,7 +26,7 @@ from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
 from visvm.head_state import head_state, restore_head, restore_predictor
-from visvm.labelled import Images, Label, Labelled, check_label, read_labelled, shown
+from visvm.labelled import Images, Label, Labelled, check_label, expanded, read_labelled, shown
 from visvm.results import Evaluation, Prediction, SessionReport, SessionTest, evaluate_labels, session_test
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ class ImageClassifier:
             "random_state": random_state,
             "memory_limit": memory_limit,
         }
-        self._head: VisClassifier | None = None  # once it has learned, or was loaded to learn more
-        self._predictor: Predictor | None = None  # once it can predict
-        self._read: tuple[model_file.Header, model_file.Tensors] | None = None  # of a file loaded for predicting
+        self._head: VisClassifier | None = None
+        self._loaded_predictor: Predictor | None = None  # of a file loaded for predicting, which has no head
+        self._read: tuple[model_file.Header, model_file.Tensors] | None = None  # of such a file
+        self._calibrated_classes = 0  # known when the calibration was last measured
+        check_transform(transform)
 
     # What is known
 
@@ -114,13 +116,22 @@ class ImageClassifier:
         if self._head is None:
             from visvm.head.classifier import VisClassifier  # here, as scikit-learn takes longer to import than to predict with
 
-            return VisClassifier(**self._options)
+            self._head = VisClassifier(**self._options)
         return self._head
+
+    @property
+    def _predictor(self) -> Predictor | None:
+        """What predicts, once there is something to predict with."""
+        head = self._head
+        if head is None or not hasattr(head, "coefficients_"):
+            return self._loaded_predictor
+        return Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_)
 
     @property
     def classes_(self) -> tuple[Label, ...]:
         """The classes known, sorted."""
-        return () if self._predictor is None else tuple(self._predictor.classes.tolist())
+        predictor = self._predictor
+        return () if predictor is None else tuple(predictor.classes.tolist())
 
     @property
     def class_counts_(self) -> tuple[int, ...]:
@@ -133,10 +144,6 @@ class ImageClassifier:
     def can_learn(self) -> bool:
         """Whether the sums are there; a model exported or loaded for predicting has none."""
         return hasattr(self._head, "statistics_") or self._predictor is None
-
-    def _set_head(self, head: "VisClassifier") -> None:
-        self._head = head
-        self._predictor = Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_)
 
     def load_encoder(self, progress: Progress = silent) -> Encoder:
         """The encoder, loaded when it is first needed; weights that are not on this machine yet are fetched."""
@@ -187,6 +194,7 @@ class ImageClassifier:
         self._require_sums("learn more")
         given = read_labelled(images, labels)
         tests = None if test is None else read_labelled(test)
+        self._head_for(self.load_encoder(progress))._validate_parameters()  # before hours are spent on encoding
         clock = _Clock()
         samples = self._encode(given, "encoding", progress, skip_unreadable)
         clock.lap("encode")
@@ -235,11 +243,17 @@ class ImageClassifier:
                     f"models to merge must share the {what}; theirs is {str(theirs)[:12]}, this one's {str(mine)[:12]}: "
                     "grow both from copies of one model"
                 )
-        self._set_head(copy.copy(self.head_).merge(other.head_))
+        self._head = copy.copy(self.head_).merge(other.head_)
         self._calibration = self._calibration + other._calibration
-        added = [entry for entry in other.history_ if entry not in self.history_]
+        self._calibrated_classes = max(self._calibrated_classes, other._calibrated_classes)
+        added = [entry for entry, known in zip(other.history_, self.shares_sessions(other), strict=True) if not known]
         self.history_ = [{**entry, "session": number} for number, entry in enumerate([*self.history_, *added], start=1)]
         return self
+
+    def shares_sessions(self, other: "ImageClassifier") -> list[bool]:
+        """Of every session of another model whether this one has learned it too."""
+        mine = [{**entry, "session": None} for entry in self.history_]
+        return [{**entry, "session": None} in mine for entry in other.history_]
 
     def forget(
         self,
@@ -251,6 +265,8 @@ class ImageClassifier:
     ) -> int:
         """Take images out again, as if they had never been learned; gives their number.
 
+        The calibration of scores and the history stay as they are.
+
         Parameters
         ----------
         images, labels, skip_unreadable, progress
@@ -260,7 +276,7 @@ class ImageClassifier:
         self._fitted()
         samples = self._encode(read_labelled(images, labels), "encoding", progress, skip_unreadable)
         progress("forgetting", 0, 1)
-        self._set_head(copy.copy(self.head_).forget(samples.features, np.array(samples.labels)))
+        self._head = copy.copy(self.head_).forget(samples.features, np.array(samples.labels))
         progress("forgetting", 1, 1)
         return len(samples.labels)
 
@@ -269,7 +285,7 @@ class ImageClassifier:
         self._fitted()
         old, new = check_label(old, "the class to rename"), check_label(new, "the new name")
         counts = dict(zip(self.classes_, self.class_counts_, strict=True))
-        self._set_head(copy.copy(self.head_).rename_class(old, new))
+        self._head = copy.copy(self.head_).rename_class(old, new)
         self._counts = tuple(counts[old if label == new else label] for label in self.classes_)
 
         def renamed(labels: Sequence[Label]) -> list[Label]:
@@ -295,7 +311,7 @@ class ImageClassifier:
             Give the head's scores (near +1 for the right class, near -1 for others) instead of probabilities.
         progress : callable, optional
         """
-        paths = [Path(images)] if isinstance(images, (str, Path)) else [Path(path) for path in images]
+        paths = [expanded(path) for path in ([images] if isinstance(images, (str, Path)) else images)]
         outcomes = list(self.predict_stream(paths, top=top, raw=raw, progress=progress))
         _refuse([outcome for outcome in outcomes if isinstance(outcome, Unreadable)], "leave them out")
         return [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
@@ -319,7 +335,7 @@ class ImageClassifier:
 
     def layer_features(self, images: Sequence[str | Path], *, progress: Progress = silent) -> LayerFeatures:
         """Layer features of image files, (n, sum of the encoder's layer_dims): what ``VisClassifier`` takes."""
-        paths = [Path(path) for path in images]
+        paths = [expanded(path) for path in images]
         return self._encode(Labelled(paths, [0] * len(paths)), "encoding", progress, skip_unreadable=False).features
 
     def evaluate(
@@ -392,12 +408,13 @@ class ImageClassifier:
         model = cls(encoder or described["name"], transform=described["transform"], cache=cache)
         if for_prediction:
             model._read = header, tensors
-            model._predictor = restore_predictor(Path(path), header["head"], classes, tensors)
+            model._loaded_predictor = restore_predictor(Path(path), header["head"], classes, tensors)
         else:
-            model._set_head(restore_head(Path(path), header["head"], classes, tensors))
-            model.head_.memory_limit = memory_limit
+            model._head = restore_head(Path(path), header["head"], classes, tensors)
+            model._head.memory_limit = memory_limit
         model._calibration = tensors["calibration"]
         model._counts = tuple(header["counts"])
+        model._calibrated_classes = header.get("calibrated_classes", 0)
         model.history_ = header["sessions"]
         model._encoder_digest = described["digest"]
         if model._encoder is not None:
@@ -413,6 +430,7 @@ class ImageClassifier:
             "head": head,
             "classes": list(self.classes_),
             "counts": list(self.class_counts_),
+            "calibrated_classes": self._calibrated_classes,
             "sessions": self.history_,
         }
         return header, {**tensors, "calibration": self._calibration}
@@ -432,21 +450,27 @@ class ImageClassifier:
             raise ImageError("there must be at least one image that can be read; there is none")
         return _Samples(encoded.features, labels, tuple(str(unreadable.path) for unreadable in encoded.unreadable))
 
+    def _head_for(self, encoder: Encoder) -> "VisClassifier":
+        """A copy of the head that takes this encoder's features."""
+        head = copy.copy(self.head_)
+        head.layer_dims = encoder.layer_dims
+        return head
+
     def _learned(self, samples: "_Samples") -> Self:
         """A copy that has learned these samples."""
         encoder, labels = self.load_encoder(), np.array(samples.labels)
         draft = copy.copy(self)
-        head = copy.copy(self.head_)
-        head.layer_dims = encoder.layer_dims
-        draft._set_head(head.partial_fit(samples.features, labels))
+        head = draft._head = self._head_for(encoder).partial_fit(samples.features, labels)
         draft._encoder_digest = encoder.digest
-        measured = self._calibration.any()
-        # Once the sums are dense, leaving samples out costs another factorisation; thousands have then been measured.
-        if len(draft.classes_) > 1 and not (measured and not isinstance(head.statistics_.scatter, ThinScatter)):
+        thin = isinstance(head.statistics_.scatter, ThinScatter)
+        # Of dense sums, leaving samples out costs another factorisation: only where many classes have come since the last time.
+        if len(draft.classes_) > 1 and (thin or len(draft.classes_) > 1.2 * self._calibrated_classes):
             chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_CALIBRATION_IMAGES]
             scores = head.leave_one_out_scores(samples.features[chosen], labels[chosen])
             targets = np.searchsorted(head.classes_, labels[chosen])
-            draft._calibration = self._calibration + log_likelihoods(scores, targets)
+            # What was measured among fewer classes counts half from session to session.
+            draft._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
+            draft._calibrated_classes = len(draft.classes_)
         return draft
 
     def _report(
@@ -490,15 +514,17 @@ class ImageClassifier:
         return list(self._fitted().predict(features).tolist())
 
     def _fitted(self) -> Predictor:
-        if self._predictor is None or not len(self._predictor.classes):
+        predictor = self._predictor
+        if predictor is None or not len(predictor.classes):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("this model knows no class: let it learn some first")
-        return self._predictor
+        return predictor
 
     def _require_sums(self, what: str) -> None:
         if not self.can_learn:
-            raise ModelFileError(f"a model must have its sums to {what}; this one was exported for predicting: use the original")
+            how = "exported" if self._read is None or self._read[0]["head"]["form"] is None else "loaded"
+            raise ModelFileError(f"a model must have its sums to {what}; this one was {how} for predicting: use the whole one")
 
 
 @dataclass(frozen=True)
@@ -526,7 +552,7 @@ class _Clock:
 
 def _absolute(name: str) -> str:
     """The name of an encoder; where it is a path, one that holds from any folder."""
-    path = Path(name).expanduser()
+    path = expanded(name)
     return str(path.resolve()) if name not in CATALOG and path.exists() else name
 
 

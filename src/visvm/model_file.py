@@ -1,10 +1,10 @@
 """One file holds a model: safetensors, whose metadata carries a JSON header.
 
 Format 1. The header (metadata key ``visvm``; its SHA-256 is under ``sha256``) has ``format``, ``encoder``, ``head``,
-``classes``, ``counts``, ``sessions`` and ``tensors`` (the SHA-256 of each). Tensors are float64: ``mixer.*``, ``coefficients``,
-``calibration``, and, unless the file was exported for predicting only, ``class_sums`` with either ``factor.0…`` and ``targets``
-(thin) or ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is not in it: it is drawn from its seed and
-compared with its digest.
+``classes``, ``counts``, ``sessions``, ``tensors`` (the SHA-256 of each) and, where it is known, ``calibrated_classes``. Tensors
+are float64: ``mixer.*``, ``coefficients``, ``calibration``, and, unless the file was exported for predicting only, ``class_sums``
+with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is
+not in it: it is drawn from its seed and compared with its digest.
 
 Reading a file runs no code of it. Writing goes to a new file, which is flushed and takes the old one's place in one step.
 """
@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +71,15 @@ def write(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -
             _write_tensors(part, tensors, {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()})
             if path.exists():
                 shutil.copymode(path, part)
-            _flush(part)
             part.replace(path)
-            _flush(path.parent)
         except OSError as error:
             part.unlink(missing_ok=True)
             raise ModelFileError(
                 f"{shown(path)} must be writable; it is not ({' '.join(str(error).split())}): make room or choose another place"
             ) from error
+        if os.name == "posix":
+            with suppress(OSError):  # a file system that cannot: the file is in its place all the same
+                _flush_folder(path.parent)
 
 
 def read_header(path: Path) -> Header:
@@ -136,9 +137,12 @@ def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[s
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors.values():
             file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _flush(path: Path) -> None:
+def _flush_folder(path: Path) -> None:
+    """Have a rename in a folder survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -203,8 +207,11 @@ def _check_header(header: Header) -> None:
         raise ValueError("classes are not sorted names or numbers")
     if [type(count) for count in header["counts"]] != [int] * len(classes):
         raise ValueError("counts are not one number for every class")
-    if not all(isinstance(entry, dict) for entry in header["sessions"]):
+    reported = {"session", "learned_at", "n_images", "new_classes", "returning_classes", "test"}
+    if not all(isinstance(entry, dict) and reported <= set(entry) for entry in header["sessions"]):
         raise TypeError("sessions are no reports")
+    if type(header.get("calibrated_classes", 0)) is not int:
+        raise TypeError("calibrated_classes is no number")
     if header["head"]["form"] not in ("thin", "dense", None):
         raise ValueError(f"the form is {header['head']['form']!r:.50}")
     if (header["head"]["form"] is None) != ("class_sums" not in header["tensors"]):

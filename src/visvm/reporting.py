@@ -47,6 +47,8 @@ def show_evaluation(result: Evaluation) -> None:
     if result.confusions:
         pairs = [(pair.label, pair.predicted, pair.n) for pair in result.confusions[:10]]
         console.print(table("most frequent confusions", ["class", "taken for", "images"], pairs, right=["images"]))
+    if result.skipped:
+        console.print(f"left out, as they cannot be read: {', '.join(result.skipped)}", markup=False)
     console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
 
 

@@ -47,7 +47,8 @@ def note(message: str) -> None:
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
     """Write JSON to standard output."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=indent) + "\n")
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=not unicode, indent=indent) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -10,8 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from tests import tiny
+from visvm.encoders.download import file_digest
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.graph import METADATA, OUTPUT, dequantise, file_digest, prepare
+from visvm.encoders.graph import METADATA, OUTPUT, dequantise, prepare
 from visvm.errors import EncoderError
 
 PREPROCESSING = Preprocessing(tiny.SIDE, tiny.SIDE + 2, tiny.MEAN, tiny.STD)

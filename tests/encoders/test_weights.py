@@ -15,8 +15,8 @@ import pytest
 
 from tests import tiny
 from visvm.encoders import catalog, download, weights
+from visvm.encoders.download import file_digest
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.graph import file_digest
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.onnx import OnnxEncoder
 from visvm.errors import EncoderError, WeightsError
@@ -182,7 +182,7 @@ def test_altered_file_is_never_loaded(cache, tmp_path, monkeypatch):
 def test_all_altered_files_go(cache):
     path = fetch()
     alter(path)
-    shutil.copy(path, cache / "tiny.0123456789abcdef.onnx")
+    shutil.copy(path, path.with_name(".".join([*path.name.split(".")[:2], "0123456789abcdef", "onnx"])))
     assert_good(fetch(), cache)
 
 
@@ -192,7 +192,7 @@ def test_a_file_prepared_in_another_way_is_not_taken(cache, monkeypatch):
     monkeypatch.setitem(catalog.CATALOG, "tiny", other)
     assert weights.find("tiny") is None
     assert fetch() != path
-    assert not path.exists()
+    assert path.exists()  # it may belong to another version that shares the folder
 
 
 @pytest.mark.parametrize("digest", ["", "a"])

@@ -42,6 +42,10 @@ class SlowFile:
         return self
     def __exit__(self, *exception):
         self.file.close()
+    def flush(self):
+        self.file.flush()
+    def fileno(self):
+        return self.file.fileno()
     def write(self, content):
         content = memoryview(content).cast("B") if memoryview(content).nbytes else b""
         for begin in range(0, len(content), 10_000):

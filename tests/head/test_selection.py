@@ -232,3 +232,18 @@ def test_the_mixer_is_trained_once_on_all_base_data():
         reference.relu_map(fused, model.kernel_map_.matrix), y, reference.relu_map(fused, model.kernel_map_.matrix), model.ridge_
     )
     assert reference.error(model.decision_function(X), wanted) < 1e-8
+
+
+def test_a_few_easy_images_do_not_choose_a_tiny_ridge():
+    """Any λ fits them; a tiny one then costs many points where later sessions bring the number of images near D."""
+    X, y = make_stream(n=800, d=24, n_classes=20, seed=3)
+    base = np.isin(y, ["class 0", "class 1"])
+    base &= np.cumsum(base) <= 12
+    model = IncrementalLSSVC(n_components=400, random_state=0).partial_fit(X[base], y[base])
+    least = min(model.ridge_path_, key=lambda trial: trial.mse).ridge
+    scores = {}
+    for ridge in (least, model.ridge_):
+        grown = IncrementalLSSVC(n_components=400, ridge=ridge, random_state=0).fit(X[:400], y[:400])
+        scores[ridge] = grown.score(X[400:], y[400:])
+    assert model.ridge_ > 100 * least
+    assert scores[model.ridge_] > scores[least] + 0.05

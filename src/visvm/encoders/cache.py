@@ -149,6 +149,8 @@ class FeatureCache:
 
     def _evict(self) -> None:
         """Drop entries, those longest unused first, until a tenth below the limit."""
+        if self._used_bytes() <= self.limit:
+            return
         (count,) = self._database.execute("SELECT count(*) FROM features").fetchone()
         while count and (used := self._used_bytes()) > self.limit:
             surplus = min(count, int(np.ceil(count * (1 - 0.9 * self.limit / used))))  # right at once if all are of one size

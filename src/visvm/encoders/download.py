@@ -78,7 +78,7 @@ def download_wheel(project: str, version: str, target: Path, progress: Progress)
         link = _find(project, version, target.name, settings, web)
         target.parent.mkdir(parents=True, exist_ok=True)
         _transfer(web, link, part, progress)
-        if link.sha256 and _sha256(part) != link.sha256:
+        if link.sha256 and file_digest(part) != link.sha256:
             part.unlink()
             raise _TroubleError(
                 f"what {_shown(link.url)} sent has not the sha256 that its index promises; try again, or {_ADVICE}"
@@ -245,7 +245,7 @@ def _transfer(web: _Web, link: _Link, part: Path, progress: Progress) -> None:
             return _receive(web, link.url, part, progress)
         except _TroubleError as trouble:
             if trouble.code == 416 and part.exists():
-                if link.sha256 and _sha256(part) == link.sha256:
+                if link.sha256 and file_digest(part) == link.sha256:
                     return None  # complete: an earlier call ended just before the renaming
                 part.unlink()
                 continue
@@ -297,7 +297,8 @@ def _open_wheel(web: _Web, url: str, have: int) -> tuple[BinaryIO, int, int]:
     return response, have, int(span[1])
 
 
-def _sha256(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -7,11 +7,9 @@ Two changes to the graph, neither of which changes what it computes:
 - the CLS tokens of all blocks, side by side, become the only output, and whatever does not lead there is dropped.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,9 +150,3 @@ def _reads(node: "onnx.NodeProto") -> Iterator[str]:
         for inside in (attribute.g, *attribute.graphs):
             for each in inside.node:
                 yield from _reads(each)
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

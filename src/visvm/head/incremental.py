@@ -204,7 +204,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         ----------
         X : array of shape (n, n_features)
         y : array of shape (n,)
-            As they were learned, each counted once.
+            As they were learned, each counted once. All are lifted together: give some hundreds at a time.
 
         Returns
         -------
@@ -214,19 +214,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         check_is_fitted(self)
         features, labels, _ = self._validate_samples(X, y, None, base=False)
         self.statistics_.require_learned(labels, np.ones(len(labels)))
-        ridge, scores = self.ridge_, self._scores(features)
-        if isinstance(self.statistics_.scatter, ThinScatter):
-            # Below this λ, 1 - h drowns in rounding; the samples are fitted to the last digit there, and λ makes no difference.
-            least = 1e-6 * self.svm_cost * self.statistics_.square_sum() / self.statistics_.n_samples
-            if ridge < least:
-                draft = copy.copy(self)
-                ridge = draft.ridge_ = least
-                draft.coefficients_ = solve(self.statistics_, ridge, self.svm_cost)
-                scores = draft._scores(features)
+        statistics, ridge, scores = self.statistics_, self.ridge_, self._scores(features)
+        # Below this λ, 1 - h of samples that can all be fitted drowns in rounding, and λ makes no difference.
+        least = 1e-6 * self.svm_cost * statistics.square_sum() / statistics.n_samples
+        if ridge < least and statistics.n_samples <= self.kernel_map_.width:
+            statistics, ridge = statistics.copy(), least  # a copy, as the factor kept with the sums is that of λ
+            scores = scores_of(features, self._lift, solve(statistics, ridge, self.svm_cost))
         signs = np.where(self.classes_ == labels[:, None], 1.0, -1.0)
-        rest = np.empty(len(features))
-        for rows in memory.chunks(len(features), self.kernel_map_.width):
-            rest[rows] = 1.0 - leverage(self.statistics_, self._lift(features[rows]), ridge, self.svm_cost)
+        rest = 1.0 - leverage(statistics, self._lift(features), ridge, self.svm_cost)
         return np.asarray(signs - (signs - scores) / np.maximum(rest, 1e-9)[:, None])
 
     def predict(self, X: ArrayLike) -> Labels:

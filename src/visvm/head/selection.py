@@ -1,9 +1,9 @@
 """The base session's two choices: λ, and which layers to tap.
 
 Both are made once, on the first batch a model learns, and hold for ever after. A fifth of every class is held out; λ is the
-candidate with the least mean squared error of the ±1 targets there, the layers those with the highest accuracy. All λ come
-from one decomposition (``solver.RidgePath``). Where a class has fewer than five samples, or there is one class only, every
-sample is held out in turn instead, in closed form.
+largest candidate whose mean squared error of the ±1 targets there is within 2 % of the least, the layers those with the highest
+accuracy. All λ come from one decomposition (``solver.RidgePath``). Where a class has fewer than five samples, or there is one
+class only, every sample is held out in turn instead, in closed form.
 """
 
 from collections.abc import Callable, Sequence
@@ -113,7 +113,7 @@ def search_ridge(
     Returns
     -------
     best : RidgeTrial
-        The one with the least error among those that float64 resolves.
+        The largest λ whose error is within 2 % of the least, among those that float64 resolves.
     trials : list of RidgeTrial
         All of them, by λ.
     """
@@ -160,7 +160,7 @@ class _RidgeSearch:
         least = min(trial.mse for trial in usable)
         one_class = self._signs.shape[1] == 1  # which tells nothing of where classes part
         alike = least + _ALIKE_TO_ONE if one_class else least * (1.0 + _ALIKE)
-        return max(trial for trial in usable if trial.mse <= alike)
+        return max((trial for trial in usable if trial.mse <= alike), default=usable[-1])
 
     def beyond_the_edge(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
         """Add decades to both sides where the best is at an edge, or even the last candidate is small beside the data."""

@@ -98,7 +98,7 @@ def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: floa
     ----------
     statistics : Statistics
     lifted : array of shape (n, D)
-        Samples that are in the sums. Overwritten.
+        Samples that are in the sums.
     ridge, svm_cost : float
         As in `solve`.
 
@@ -108,9 +108,8 @@ def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: floa
     """
     shift = ridge / svm_cost
     count, mean = statistics.n_samples, statistics.mean
-    lifted -= mean * (count / (count + shift))
-    vectors = np.concatenate([lifted, mean[None]])
     while True:
+        vectors = np.concatenate([lifted - mean * (count / (count + shift)), mean[None]])
         try:
             quadratic, along = _inverse_products(statistics, vectors, shift)
             break
