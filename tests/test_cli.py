@@ -65,7 +65,7 @@ def test_learn_predict_evaluate_info(visvm, learn, photos):
     code, out, err = learn(photos, "--test", "held out")
     assert (code, err) == (0, "")
     assert "18 images, 3 new classes, 0 returning classes" in out
-    assert "accuracy on 18 test images: 100.0 %" in out
+    assert "accuracy on 18 test images of the classes known: 100.0 %" in out
     code, out, _ = visvm("predict", "m.visvm", "held out/red", "held out/blue/*.png")
     assert code == 0
     assert len(out.splitlines()) == 12
@@ -177,6 +177,8 @@ def test_predict_says_what_it_can_and_then_what_it_cannot(visvm, learn, photos, 
         (["predict", "m.visvm", "photos", "--top", "0"], ["top"]),
         (["evaluate", "m.visvm", "photos", "--plot", "x.docx"], [".png"]),
         (["info", "tiny.onnx"], ["must be a model"]),
+        (["rename-class", "nothing.visvm", "a", "b"], ["nothing.visvm"]),
+        (["export", "m.visvm", "/dev/null", "--force"], ["device"]),
         (["merge", "out.visvm", "m.visvm"], ["two models"]),
         (["merge", "m.visvm", "m.visvm", "m.visvm"], ["exists", "--force"]),
         (["rename-class", "m.visvm", "purple", "violet"], ["purple"]),
@@ -232,6 +234,19 @@ def test_a_terminal_without_greek_is_no_reason_to_fail(learn, photos):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert "\\u03bb = " in out
+
+
+def test_no_command_shows_help_and_nothing_else(visvm):
+    code, out, err = visvm()
+    assert code == 2
+    assert "Usage: visvm" in out + err
+    assert "visvm: " not in err
+
+
+def test_a_poor_first_session_is_told(learn, tmp_path, visvm):
+    tiny.write_photos(tmp_path / "few", classes=("red",), n=2)
+    assert "first session of few" in learn(tmp_path / "few")[2]
+    assert "first session" not in visvm("learn", "m.visvm", "few")[2]
 
 
 def test_quiet_says_nothing(visvm, learn, photos):

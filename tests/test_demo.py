@@ -18,7 +18,7 @@ def encoder(tmp_path, monkeypatch):
 
 
 def run(tmp_path, encoder, folder=None):
-    console = Console(record=True, width=120)
+    console = Console(record=True, width=400)
     demo.run(console, ignore, tmp_path / "out", folder, encoder)
     return console.export_text()
 

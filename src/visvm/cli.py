@@ -154,6 +154,7 @@ def predict(
     """Say what images show: the likeliest class of each, with its probability."""
     from visvm.encoders.pipeline import Unreadable
     from visvm.image_classifier import ImageClassifier
+    from visvm.labelled import shown
     from visvm.terminal import out, percent, print_json, progress_bars
 
     paths = _expand(images)
@@ -165,13 +166,13 @@ def predict(
             if isinstance(outcome, Unreadable):
                 unreadable.append(f"{outcome.path} ({outcome.reason})")
             elif as_json:
-                best = [{"label": label, "score": score} for label, score in outcome.top]
-                print_json({"path": outcome.path, "label": outcome.label, "score": outcome.score, "top": best}, indent=None)
+                top_json = [{"label": label, "score": score} for label, score in outcome.top]
+                print_json({"path": outcome.path, "label": outcome.label, "score": outcome.score, "top": top_json}, indent=None)
             else:
-                shown = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in outcome.top]
-                console.print(f"{outcome.path}: ", end="", markup=False)
-                console.print(shown[0], style="bold", end="", markup=False)
-                console.print("".join(f" · {each}" for each in shown[1:]), style="dim", markup=False)
+                best = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in outcome.top]
+                console.print(f"{shown(Path(outcome.path))}: ", end="", markup=False)
+                console.print(best[0], style="bold", end="", markup=False)
+                console.print("".join(f" · {each}" for each in best[1:]), style="dim", markup=False)
     if unreadable:
         raise InputError(f"every file must be an image; {len(unreadable)} cannot be read: {'; '.join(unreadable)}")
 
@@ -223,6 +224,8 @@ def evaluate(
         from visvm.figures import draw_evaluation
 
         draw_evaluation(result, plot)
+        if not quiet:
+            note(f"figure: {plot}")
     if result.never_learned and not quiet:
         note(f"left out, as the model does not know them: {', '.join(map(str, result.never_learned))}")
     if as_json:
@@ -336,6 +339,7 @@ def _changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
     from visvm import model_file
     from visvm.image_classifier import ImageClassifier
 
+    model_file.read_header(model)  # a file that is none needs no lock
     with model_file.locked(model, lambda: _tell_waiting(model)):
         classifier = ImageClassifier.load(model, **options)
         yield classifier
@@ -358,7 +362,7 @@ def demo(
     encoder: Annotated[str, typer.Option(help="The encoder.")] = "dinov2-s14",
     quiet: Quiet = False,
 ) -> None:
-    """Show the whole idea in a minute: pictures learned class by class, beside a head that forgets."""
+    """Show the whole idea in a few minutes: pictures learned class by class, beside a head that forgets."""
     from visvm import demo as demonstration
     from visvm.terminal import out, progress_bars
 
@@ -386,15 +390,17 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without λ is no reason to fail
     try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
+        code = app(prog_name="visvm", standalone_mode=False)
+        if sys.stdout is not None:  # as it is where it was closed before we began
+            sys.stdout.flush()
     except SystemExit as stop:  # typer's own end, when whoever read our output has gone
         code = 0 if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except Exception as error:
         line = _sentence(error)
         if line is None:
             raise
-        sys.stderr.write(f"visvm: {line}\n")
+        if line:
+            sys.stderr.write(f"visvm: {line}\n")
         code = 2
     if code == _INTERRUPTED:
         sys.stderr.write("visvm: interrupted; nothing was changed\n")
@@ -409,6 +415,8 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, VisvmError):
         return str(error)
     if hasattr(error, "format_message"):  # what typer raises for a wrong command, option or argument
+        if not error.format_message():  # help was shown, as no command was given
+            return ""
         context = getattr(error, "ctx", None)
         command = "visvm" if context is None else context.command_path
         return f"{' '.join(error.format_message().split())} See '{command} --help'."

@@ -3,6 +3,8 @@
 Run by ``visvm demo`` and ``make demo``. Both heads see the same features; only the way they learn differs.
 """
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +81,14 @@ def run(out: Console, progress: Progress, output: Path, folder: Path | None, enc
     counts, mine, other = zip(*accuracies, strict=True)
     draw_demo(counts, mine, other, samples, figure)
     example = stream.test.paths[0]
+    command = "visvm" if shutil.which("visvm") else str(Path(sys.executable).with_name("visvm"))
     out.print(
         f"Both heads saw the same features of the same frozen encoder ({encoder}), session by session; neither kept an image.\n"
         f"model: {model}   figure: {figure}\n\n"
-        f"Try it:              visvm predict {model} {example}\n"
+        f"Try it:              {command} predict {model} {example}\n"
         "With your own photos, one folder per class:\n"
-        "                     visvm learn mine.visvm photos/\n"
-        "and any day later:   visvm learn mine.visvm more-photos/",
+        f"                     {command} learn mine.visvm photos/\n"
+        f"and any day later:   {command} learn mine.visvm more-photos/",
         markup=False,
     )
 

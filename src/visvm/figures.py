@@ -1,5 +1,6 @@
 """Figures: accuracy by class, confusions, accuracy over sessions. Colours are told apart by the colour-blind, and in grey."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,14 +43,14 @@ def draw_evaluation(result: Evaluation, path: Path) -> None:
     _bars(left, [_short(label) for label, _ in shown], [100 * each.accuracy for _, each in shown], OURS)
     left.set_xlim(0, 100)
     left.set_xlabel("accuracy (%)")
-    few = f", the {len(shown)} worst of {len(worst)} classes" if len(shown) < len(worst) else ""
+    few = f": the {len(shown)} worst of {len(worst)}" if len(shown) < len(worst) else ""
     left.set_title(f"By class{few}", loc="left", fontsize=10)
     if pairs:
         names = [f"{_short(pair.label)} → {_short(pair.predicted)}" for pair in pairs]
         _bars(right, names, [pair.n for pair in pairs], THEIRS)
         right.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("images")
-        right.set_title("Most frequent confusions (class → taken for)", loc="left", fontsize=10)
+        right.set_title("Confusions: class → taken for", loc="left", fontsize=10)
     else:
         right.axis("off")
         right.text(0.5, 0.5, "no confusions", ha="center", va="center")
@@ -118,7 +119,9 @@ def _figure(width: float, height: float) -> "Figure":
 def _save(figure: "Figure", path: Path) -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box in its place says as much
+        figure.savefig(path, dpi=150)
 
 
 def _short(label: object, most: int = 28) -> str:

@@ -106,6 +106,9 @@ class ImageClassifier:
         self._calibrated_classes = 0  # known when the calibration was last measured
         check_transform(transform)
 
+    def __repr__(self) -> str:
+        return f"ImageClassifier({self.encoder_name!r}: {len(self.classes_)} classes, {len(self.history_)} sessions)"
+
     # What is known
 
     @property

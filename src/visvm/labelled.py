@@ -59,6 +59,8 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
         raise InputError("a list of files must come with labels, one each; got none: give them, or a folder per class")
     if isinstance(labels, str):
         raise InputError(f"labels must be a list, one for every file; got the single label {labels!r}: repeat it in a list")
+    if not paths:
+        raise InputError("there must be at least one file; the list is empty: give some")
     if len(paths) != len(labels):
         raise InputError(f"there must be one label for every file; got {len(paths)} files and {len(labels)} labels")
     checked = [check_label(label, f"file {shown(paths[place])}") for place, label in enumerate(labels)]

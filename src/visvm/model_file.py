@@ -45,8 +45,10 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     """
     path = _real(path)
     _require_folder(path)
-    lock = FileLock(path.with_name(f".{path.name}.lock"), is_singleton=True)
+    place = path.with_name(f".{path.name}.lock")
+    lock = FileLock(place, is_singleton=True)
     try:
+        place.touch()  # where it cannot be made, waiting for it would never end
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -117,7 +119,9 @@ def _require_folder(path: Path) -> None:
     if not os.path.isdir(path.parent):  # which, unlike the method, is False for a name too long to exist
         raise ModelFileError(f"the folder of {shown(path)} must exist; it does not: make it, or choose another place")
     if os.path.isdir(path):
-        raise ModelFileError(f"a model is one file; {shown(path)} is a folder: choose another name, such as birds.visvm")
+        raise ModelFileError(f"a model is one file; {shown(path)} is a folder: give a file, such as birds.visvm")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ModelFileError(f"a model is an ordinary file; {shown(path)} is a device or pipe: give a file, such as birds.visvm")
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:

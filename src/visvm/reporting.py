@@ -8,7 +8,7 @@ from rich.markup import escape
 from visvm.head.memory import human_bytes
 from visvm.model_file import read_header
 from visvm.results import Evaluation, SessionReport
-from visvm.terminal import out, percent, table
+from visvm.terminal import note, out, percent, table
 
 
 def show_report(model: Path, report: SessionReport) -> None:
@@ -26,12 +26,14 @@ def show_report(model: Path, report: SessionReport) -> None:
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
     memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
     console.print(f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}", markup=False)
+    if report.session == 1 and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
+        note("a first session of few classes or images settles λ and the blocks poorly, for good: better begin with more of both")
     if report.skipped:
         console.print(f"left out {counted(len(report.skipped), 'unreadable file')}: {', '.join(report.skipped)}", markup=False)
     if report.test is not None:
         test = report.test
         console.print(
-            f"accuracy on {counted(test.n, 'test image')}: {percent(test.accuracy)} "
+            f"accuracy on {counted(test.n, 'test image')} of the classes known: {percent(test.accuracy)} "
             f"(old classes {percent(test.old_accuracy)}, new classes {percent(test.new_accuracy)})",
             style="bold",
             markup=False,
@@ -84,7 +86,7 @@ def show_model(described: dict[str, Any]) -> None:
         accuracies = [percent(test[name]) for name in ("accuracy", "old_accuracy", "new_accuracy")]
         news = [len(entry["new_classes"]), len(entry["returning_classes"])]
         rows.append((entry["session"], entry["learned_at"][:16].replace("T", " "), entry["n_images"], *news, *accuracies))
-    columns = ["#", "when (UTC)", "images", "new", "known", "accuracy", "old", "new only"]
+    columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
     console.print(table("sessions", columns, rows, right=[column for column in columns if column != "when (UTC)"]))
     console.print(
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, {sum(counts.values())} images\n"

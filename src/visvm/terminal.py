@@ -17,6 +17,7 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
@@ -106,7 +107,15 @@ def progress_bars(quiet: bool) -> Iterator[Reporter]:
     if quiet or not console.is_terminal:
         yield lambda stage, done, total: None  # noqa: ARG005
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Count(), _Rate(), TimeRemainingColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        _Count(),
+        _Rate(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 

