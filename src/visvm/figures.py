@@ -50,7 +50,7 @@ def draw_evaluation(result: Evaluation, path: Path) -> None:
         _bars(right, names, [pair.n for pair in pairs], THEIRS)
         right.xaxis.get_major_locator().set_params(integer=True)
         right.set_xlabel("images")
-        right.set_title("Confusions: class → taken for", loc="left", fontsize=10)
+        right.set_title("Most frequent confusions: class → taken for", loc="right", fontsize=10)
     else:
         right.axis("off")
         right.text(0.5, 0.5, "no confusions", ha="center", va="center")

@@ -132,10 +132,9 @@ class FeatureCache:
         try:
             yield
             self._database.execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:  # SQLite itself ends those that a full disk stopped
+        finally:
+            if self._database.in_transaction:  # not committed; SQLite itself ends those that a full disk stopped
                 self._database.execute("ROLLBACK")
-            raise
 
     def _touch(self, now: int) -> None:
         self._database.executemany("UPDATE features SET used = ? WHERE key = ?", [(now, key) for key in self._hits])
