@@ -324,7 +324,9 @@ def test_interrupting_leaves_everything_as_it_was(learn, photos, tmp_path):
     pipe = tmp_path / "pipe.png"
     os.mkfifo(pipe)  # a file whose reading takes as long as we want
     (tmp_path / "table.csv").write_text(f"{pipe},yellow\n")
-    process = in_own_process("learn", "m.visvm", "table.csv")
+    # A program started in the background of a script inherits that Ctrl-C is ignored.
+    listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    process = in_own_process("learn", "m.visvm", "table.csv", **listen)
     with pipe.open("wb"):  # returns when the program has begun to read
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
