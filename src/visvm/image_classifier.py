@@ -207,9 +207,7 @@ class ImageClassifier:
         if tests is not None:
             held_out = self._encode(tests.only({*known, *new}), "encoding test images", progress, skip_unreadable)
             clock.lap("test")
-        progress("learning", 0, 1)
-        draft = self._learned(samples)
-        progress("learning", 1, 1)
+        draft = self._learned(samples, progress)
         clock.lap("learn")
         outcome = None
         if held_out is not None and held_out.labels:
@@ -459,11 +457,15 @@ class ImageClassifier:
         head.layer_dims = encoder.layer_dims
         return head
 
-    def _learned(self, samples: "_Samples") -> Self:
+    def _learned(self, samples: "_Samples", progress: Progress) -> Self:
         """A copy that has learned these samples."""
         encoder, labels = self.load_encoder(), np.array(samples.labels)
         draft = copy.copy(self)
-        head = draft._head = self._head_for(encoder).partial_fit(samples.features, labels)
+        head = draft._head = self._head_for(encoder)
+        head._listener = progress
+        head.partial_fit(samples.features, labels)
+        del head._listener
+        progress("calibrating", 0, 1)
         draft._encoder_digest = encoder.digest
         thin = isinstance(head.statistics_.scatter, ThinScatter)
         # Of dense sums, leaving samples out costs another factorisation: only where many classes have come since the last time.
@@ -474,6 +476,7 @@ class ImageClassifier:
             # What was measured among fewer classes counts half from session to session.
             draft._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
             draft._calibrated_classes = len(draft.classes_)
+        progress("calibrating", 1, 1)
         return draft
 
     def _report(

@@ -198,7 +198,11 @@ class VisClassifier(IncrementalClassifier):
         self.layers_ = candidates[0]
         if len(candidates) > 1 or self.ridge == "auto":
             split = split_base_session(targets, self.max_selection_samples, self.seed_)
-            outcomes = [self._try_layers(layers, X, targets, weight, split) for layers in candidates]
+            outcomes: list[tuple[LayerTrial, list[RidgeTrial]]] = []
+            for layers in candidates:
+                self._report_step("choosing λ and blocks", len(outcomes), len(candidates))
+                outcomes.append(self._try_layers(layers, X, targets, weight, split))
+            self._report_step("choosing λ and blocks", len(candidates), len(candidates))
             trials = [trial for trial, _ in outcomes]
             chosen = best_layers(trials)
             self.layers_, self.ridge_ = chosen.layers, chosen.ridge

@@ -6,6 +6,7 @@ estimator exactly as it was.
 
 import copy
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -37,6 +38,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     random_state: Any
     max_selection_samples: int | None
     memory_limit: float | None
+    _listener: Callable[[str, int, int], None] | None = None
 
     # Public methods
 
@@ -260,9 +262,18 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         else:
             self.statistics_ = self.statistics_.copy()
         self.statistics_.reserve(len(features))
-        for rows in memory.chunks(len(features), self.kernel_map_.width):
+        slices = list(memory.chunks(len(features), self.kernel_map_.width))
+        for done, rows in enumerate(slices):
+            self._report_step("learning", done, len(slices) + 1)
             self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
+        self._report_step("learning", len(slices), len(slices) + 1)
         self._solve()
+        self._report_step("learning", len(slices) + 1, len(slices) + 1)
+
+    def _report_step(self, step: str, done: int, total: int) -> None:
+        """Tell whoever set `_listener` how far a session is."""
+        if self._listener is not None:
+            self._listener(step, done, total)
 
     def _solve(self) -> None:
         if self.ridge != "auto":
