@@ -503,7 +503,7 @@ class ImageClassifier:
 
     def _prediction(self, path: Path, scores: Array, top: int) -> Prediction:
         order = np.argsort(-scores, kind="stable")[:top]
-        best = tuple((self.classes_[place], float(scores[place])) for place in order)
+        best = tuple(zip(self._fitted().classes[order].tolist(), scores[order].tolist(), strict=True))
         return Prediction(*best[0], top=best, path=str(path))
 
     @contextmanager
