@@ -4,7 +4,7 @@
     python benchmarks/head.py limit predict   only these parts
     python benchmarks/head.py --quick         everything at a tenth of the size, printed and not kept
 
-What is measured goes to results.json, RESULTS.md and growth.png beside this file.
+What is measured goes to head.json, HEAD.md and growth.png beside this file.
 
 Each row is a pair measured in turn in the same run, the best of three for each side. The limit of a piece of work is the
 time this machine takes for the same number of floating-point operations in one plain matrix product of the same dtype.
@@ -355,13 +355,13 @@ def table(rows: list[Row]) -> str:
 
 
 def write_results(results: dict[str, dict[str, object]]) -> None:
-    """Write RESULTS.md from everything measured so far."""
+    """Write HEAD.md from everything measured so far."""
     text = ["# The head: speed and memory", "", "Written by `python benchmarks/head.py`; see its docstring for what is measured."]
     text += ["", "![time and memory over N and D](growth.png)"]
     for part, result in results.items():
         rows = [Row(*row) for row in result["rows"]]  # type: ignore[attr-defined]
         text += ["", f"## {part}", "", (PARTS[part].__doc__ or ""), "", table(rows), "", f"{result['machine']}."]
-    (HERE / "RESULTS.md").write_text("\n".join(text) + "\n")
+    (HERE / "HEAD.md").write_text("\n".join(text) + "\n")
 
 
 def main() -> None:
@@ -370,7 +370,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="only these")
     parser.add_argument("--quick", action="store_true", help="a tenth of the size, nothing written")
     options = parser.parse_args()
-    store = HERE / "results.json"
+    store = HERE / "head.json"
     results = json.loads(store.read_text()) if store.exists() else {}
     for part in options.parts or PARTS:
         rows = PARTS[part](0.1 if options.quick else 1.0)

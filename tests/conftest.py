@@ -1,6 +1,10 @@
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import settings
+
+from visvm import cli
 
 settings.register_profile("visvm", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("visvm")
@@ -17,3 +21,16 @@ def make_stream(n=120, d=6, n_classes=4, mean=0.5, seed=0, dtype=np.float64):
 @pytest.fixture
 def stream():
     return make_stream()
+
+
+@pytest.fixture
+def visvm(monkeypatch, capsys):
+    """Run a command: exit code, standard output, standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["visvm", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    return run

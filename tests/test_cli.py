@@ -11,26 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
-from visvm import ImageClassifier, cli
+from visvm import ImageClassifier
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def visvm(monkeypatch, capsys):
-    """Run a command: exit code, standard output, standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["visvm", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        return stop.value.code or 0, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -40,12 +40,5 @@ def test_the_readmes_python_runs():
         run(block)
 
 
-def test_contributings_example_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        run(block)
-
-
 def test_the_changelog_names_this_version():
     assert visvm.__version__.removesuffix(".dev0") in (ROOT / "CHANGELOG.md").read_text()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm import __version__
+from visvm import __version__, cli_bench
 from visvm.cli_upkeep import Json, Quiet, cache_app, weights_app
 from visvm.errors import InputError, ModelFileError, VisvmError
 
@@ -29,6 +29,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+app.command()(cli_bench.bench)
+app.command()(cli_bench.report)
 app.add_typer(weights_app, name="weights")
 app.add_typer(cache_app, name="cache")
 
@@ -371,16 +373,42 @@ def demo(
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
-    """Say what works on this machine: weights, extras, memory, threads, cache."""
+def doctor(
+    what: Annotated[
+        str | None, typer.Argument(help="Which data sets of the benchmark are here, and how to get them.", metavar="data")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="With 'data': the folder of data sets.", show_default="VISVM_DATA")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what works on this machine: weights, extras, memory, threads, cache; or which data sets are on it."""
     from visvm.doctor import examine, show
     from visvm.terminal import print_json
 
+    if what == "data":
+        _doctor_data(data, as_json)
+        return
+    if what is not None:
+        raise InputError(f"doctor must be asked about 'data', or nothing in particular; got {what!r}: leave it out")
+    if data is not None:
+        raise InputError("--data belongs to 'visvm doctor data'; got it without 'data': add the word, or leave it out")
     found = examine()
     if as_json:
         print_json(found)
     else:
         show(found)
+
+
+def _doctor_data(data: Path | None, as_json: bool) -> None:
+    from visvm.bench.loading import examine_data, find_data_root
+    from visvm.doctor import show_data
+    from visvm.terminal import print_json
+
+    root = find_data_root(data)
+    states = examine_data(root)
+    if as_json:
+        print_json({"root": None if root is None else str(root), "datasets": states})
+    else:
+        show_data(root, states)
 
 
 def main() -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from rich.console import Console
-from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 
+from visvm.digits import DIGITS, digit_pictures
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
 from visvm.encoders.images import Transform, decode
 from visvm.errors import InputError
@@ -24,7 +23,6 @@ from visvm.image_classifier import ImageClassifier, Progress
 from visvm.labelled import Label, Labelled, read_labelled
 from visvm.terminal import percent, table
 
-_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _SESSIONS = 5
 _TRAIN, _TEST = 30, 15  # images of a class
 
@@ -114,20 +112,15 @@ class _ForgettingHead:
 
 def _digits(folder: Path) -> Stream:
     """Scikit-learn's digits as PNG files, one folder per class."""
-    data = load_digits()
     files: dict[str, Labelled] = {}
     for part, begin, end in (("train", 0, _TRAIN), ("test", _TRAIN, _TRAIN + _TEST)):
         paths: list[Path] = []
-        for digit, name in enumerate(_NAMES):
+        for number, (name, content) in enumerate(digit_pictures(begin, end)):
             (folder / part / name).mkdir(parents=True, exist_ok=True)
-            for number, pixels in enumerate(data.images[data.target == digit][begin:end]):
-                paths.append(folder / part / name / f"{number:02}.png")
-                small = Image.fromarray((255 - pixels * (255 / 16)).astype(np.uint8))
-                page = Image.new("L", (224, 224), 255)
-                page.paste(small.resize((192, 192), Image.Resampling.BICUBIC), (16, 16))
-                page.save(paths[-1])
+            paths.append(folder / part / name / f"{number % (end - begin):02}.png")
+            paths[-1].write_bytes(content)
         files[part] = Labelled(paths, [path.parent.name for path in paths])
-    return Stream(_sessions(list(_NAMES)), files["train"], files["test"])
+    return Stream(_sessions(list(DIGITS)), files["train"], files["test"])
 
 
 def _own(folder: Path) -> Stream:

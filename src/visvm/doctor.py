@@ -1,11 +1,15 @@
-"""What works on this machine, for ``visvm doctor``."""
+"""What works on this machine, for ``visvm doctor``, and which data sets are on it, for ``visvm doctor data``."""
 
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from visvm import __version__
+from visvm.bench.datasets import Count
+from visvm.bench.loading import ROOT_VARIABLE, DataState
 from visvm.encoders import weights
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import CATALOG
@@ -51,6 +55,38 @@ def show(found: dict[str, Any]) -> None:
     console.print(table("packages", ["name", "version", "for"], rows))
     console.print(table("weights", ["encoder", "state"], list(found["weights"].items())))
     console.print(f"feature cache: {found['cache']}", markup=False)
+
+
+def show_data(root: Path | None, states: Sequence[DataState]) -> None:
+    """Write for people what is there of each data set, and what is expected."""
+    console = out()
+    here = f"none; set {ROOT_VARIABLE} to one, or give --data FOLDER" if root is None else str(root)
+    console.print(f"data folder: {here}", markup=False)
+    console.print("Nothing is downloaded: get what is absent, and lay it out in that folder.", markup=False)
+    console.print("≈ could not be verified; LAMDA: the files that class-incremental papers share.", markup=False)
+    for state in states:
+        console.print(f"\n{state.dataset.title} ({state.dataset.name}): {state.verdict}", style="bold", markup=False)
+        for what, text in _data_lines(state):
+            console.print(f"  {what:<10} {text}", markup=False)
+
+
+def _data_lines(state: DataState) -> list[tuple[str, str]]:
+    """A word and a text for each line about a data set."""
+    known = state.dataset
+    lines = [("why", state.reason)] if state.reason else []
+    if state.n_classes is not None and state.n_train is not None and state.n_test is not None:
+        images = f"{Count(state.n_train)} training and {Count(state.n_test)} test images"
+        of = f" of the first {known.n_classes}" if state.n_classes > known.n_classes else ""
+        lines.append(("found", f"{images}{of}; {state.n_classes} classes"))
+    lines += [("published", f"{split.train} training and {split.test} test images ({split.name})") for split in known.splits]
+    lines += [
+        ("classes", f"{known.n_classes}: {known.classes}"),
+        ("layout", known.layout),
+        ("source", known.source),
+        ("", known.url),
+        ("terms", known.terms),
+    ]
+    return lines
 
 
 def _version(name: str) -> str | None:

@@ -1,5 +1,6 @@
 """What the prepared graph computes is compared with numpy; int8 weights with weight · scale done by hand."""
 
+import base64
 import json
 
 import numpy as np
@@ -12,12 +13,14 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from tests import tiny
 from visvm.encoders.download import file_digest
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.graph import METADATA, OUTPUT, dequantise, prepare
+from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, dequantise, prepare
 from visvm.errors import EncoderError
 
 PREPROCESSING = Preprocessing(tiny.SIDE, tiny.SIDE + 2, tiny.MEAN, tiny.STD)
 # ONNX Runtime and numpy add the products of a row in different orders.
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
+MATRIX = np.random.default_rng(3).normal(size=(tiny.WIDTH, 5)).astype(np.float32)
+ENDS = ("cls", "embeds")
 
 
 def images(n=5, seed=1):
@@ -47,9 +50,31 @@ def refusal(call, *words):
     return message
 
 
-def int8_model(folder, **options):
-    """The tiny model after ONNX Runtime's dynamic quantisation."""
-    onnx.save(tiny.model(), folder / "float.onnx")
+def projecting_model():
+    """The tiny model, and after it what CLIP has: the CLS token less its mean, times a matrix."""
+    model = tiny.model()
+    model.graph.initializer.extend([constant("first", np.int64(0)), constant("P", MATRIX)])
+    model.graph.node.extend(
+        [
+            helper.make_node("Gather", ["block_3", "first"], ["cls"], axis=1),
+            helper.make_node("ReduceMean", ["cls"], ["mean"], axes=[1]),
+            helper.make_node("Sub", ["cls", "mean"], ["centred"]),
+            helper.make_node("MatMul", ["centred", "P"], ["embeds"]),
+        ]
+    )
+    model.graph.output.append(helper.make_tensor_value_info("embeds", TensorProto.FLOAT, ["n", 5]))
+    return model
+
+
+def projection_of(content):
+    """The small model that a prepared file carries."""
+    (packed,) = (entry.value for entry in onnx.load_from_string(content).metadata_props if entry.key == PROJECTION)
+    return onnx.load_from_string(base64.b64decode(packed))
+
+
+def int8_model(folder, model=None, **options):
+    """The tiny model, or another, after ONNX Runtime's dynamic quantisation."""
+    onnx.save(model or tiny.model(), folder / "float.onnx")
     settings = {"per_channel": True, "weight_type": QuantType.QInt8, "extra_options": {"WeightSymmetric": True}} | options
     quantize_dynamic(folder / "float.onnx", folder / "int8.onnx", **settings)
     return onnx.load(folder / "int8.onnx")
@@ -162,6 +187,37 @@ def test_file_says_how_images_are_prepared():
     assert entry.key == METADATA
     described = {"n_blocks": 3, "size": tiny.SIDE, "resize": tiny.SIDE + 2, "mean": list(tiny.MEAN), "std": list(tiny.STD)}
     assert json.loads(entry.value) == described
+
+
+def test_projection_is_what_the_graph_makes_of_the_final_cls_token():
+    pixels = images()
+    final = tiny.reference(pixels)[:, -tiny.WIDTH :].astype(np.float32)
+    part = projection_of(prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ENDS))
+    projected = run(part.SerializeToString(), final, "embeds")
+    np.testing.assert_allclose(projected, (final - final.mean(axis=1, keepdims=True)) @ MATRIX, **ROUNDING)
+    np.testing.assert_allclose(projected, run(projecting_model().SerializeToString(), pixels, "embeds"), rtol=1e-4, atol=1e-5)
+    assert {tensor.name for tensor in part.graph.initializer} == {"P"}
+
+
+def test_projection_leaves_the_graph_of_the_layer_features_as_it_is():
+    without, with_it = (prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ends) for ends in (None, ENDS))
+    assert onnx.load_from_string(without).graph == onnx.load_from_string(with_it).graph
+    assert [entry.key for entry in onnx.load_from_string(without).metadata_props] == [METADATA]
+
+
+def test_quantised_projection_becomes_float32_again(tmp_path):
+    model = int8_model(tmp_path, projecting_model())
+    parts = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    part = projection_of(prepare(model, tiny.BLOCKS, PREPROCESSING, ENDS))
+    final = np.random.default_rng(4).normal(size=(6, tiny.WIDTH)).astype(np.float32)
+    expected = (final - final.mean(axis=1, keepdims=True)) @ (parts["P_quantized"] * parts["P_scale"])
+    np.testing.assert_allclose(run(part.SerializeToString(), final, "embeds"), expected, **ROUNDING)
+    assert [node.op_type for node in part.graph.node] == ["ReduceMean", "Sub", "MatMul"]
+
+
+@pytest.mark.parametrize("ends", [("cls", "nothing"), ("nothing", "embeds"), ("embeds", "cls"), ("mean", "embeds")])
+def test_projection_that_does_not_lie_between_its_ends_is_refused(ends):
+    refusal(lambda: prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ends), *map(repr, ends), "name other tensors")
 
 
 def test_same_model_gives_same_bytes():

@@ -160,6 +160,69 @@ def test_features_are_the_raw_block_outputs_of_a_plain_forward_pass(family, pixe
     np.testing.assert_allclose(features, np.concatenate(expected, axis=1), atol=1e-4)
 
 
+CLIP_PROJECTIONS = {
+    "both towers": FAMILIES["clip, both towers"][0],
+    "vision tower": lambda: t.CLIPVisionModelWithProjection(t.CLIPVisionConfig(**MLP, projection_dim=8)),
+    "usual width": lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS)),
+}
+
+
+@pytest.mark.parametrize("kind", CLIP_PROJECTIONS)
+def test_projection_of_clip_is_that_of_transformers(kind, pixels, tmp_path):
+    model = fill(CLIP_PROJECTIONS[kind]())
+    encoder = TransformersEncoder(save(model, tmp_path))
+    with torch.no_grad():
+        given = torch.tensor(pixels)
+        if kind == "vision tower":
+            expected = model(given).image_embeds
+        else:
+            expected = model.get_image_features(given)
+            expected = getattr(expected, "pooler_output", expected)  # older releases give it by itself
+    projected = encoder.project(encoder.encode(pixels)[:, -WIDTH:])
+    assert projected.shape == (3, 512 if kind == "usual width" else 8)
+    assert projected.dtype == np.float32
+    np.testing.assert_allclose(projected, expected, rtol=1e-4, atol=1e-4)
+    with refused(InputError, r"final must have the shape \(n, 32\), got \(3, 96\)"):
+        encoder.project(encoder.encode(pixels))
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.startswith(("dinov2", "vit"))])
+def test_projection_of_dinov2_and_vit_is_the_last_norm(family, pixels, tmp_path):
+    model = tiny(family)
+    encoder = TransformersEncoder(save(model, tmp_path))
+    with torch.no_grad():
+        expected = getattr(model, "vit", model)(torch.tensor(pixels)).last_hidden_state[:, 0]
+    np.testing.assert_allclose(encoder.project(encoder.encode(pixels)[:, -WIDTH:]), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.startswith("siglip")])
+def test_siglip_leaves_the_final_features_as_they_are(family, pixels, tmp_path):
+    encoder = TransformersEncoder(save(tiny(family), tmp_path))
+    final = encoder.encode(pixels)[:, -WIDTH:]
+    np.testing.assert_array_equal(encoder.project(final), final)
+    with refused(InputError, r"final must have the shape \(n, 32\), got \(3, 31\)"):
+        encoder.project(final[:, 1:])
+
+
+@pytest.mark.parametrize("part", ["post_layernorm", "visual_projection"])
+@pytest.mark.parametrize("spoil", [None, lambda value: value[:3].clone(), lambda value: value * float("nan")])
+def test_projection_that_the_weights_do_not_hold_is_refused(part, spoil, pixels, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    whole = TransformersEncoder(save(tiny("clip, both towers"), tmp_path))
+    weights = load_file(tmp_path / "model.safetensors")
+    key = next(key for key in weights if key.endswith(f"{part}.weight") and "text_model" not in key)
+    value = weights.pop(key)
+    if spoil is not None:
+        weights[key] = spoil(value)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    encoder = TransformersEncoder(tmp_path)
+    assert encoder.digest == whole.digest
+    np.testing.assert_array_equal(encoder.encode(pixels), whole.encode(pixels))
+    with refused(WeightsError, f"the weights must hold {part}, finite, to project features"):
+        encoder.project(encoder.encode(pixels)[:, -WIDTH:])
+
+
 def test_dinov2_takes_another_size_than_it_was_trained_on(tmp_path):
     model = tiny("dinov2")
     processor = {**PROCESSOR, "size": {"shortest_edge": 28}, "crop_size": {"height": 24, "width": 24}, "do_center_crop": True}

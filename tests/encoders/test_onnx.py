@@ -1,5 +1,6 @@
-"""A user's own ONNX file: what is taken, what is refused and in which words, and what its digest depends on."""
+"""A user's own ONNX file: what is taken, what is refused and in which words, what its digest depends on; and projections."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -8,13 +9,18 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from sklearn.datasets import load_sample_images
 
 from tests import tiny
-from visvm.encoders import huggingface
+from tests.encoders.test_graph import ENDS, MATRIX, projecting_model
+from visvm.encoders import catalog, huggingface, weights
+from visvm.encoders import onnx as engine
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.loading import load_encoder
-from visvm.errors import EncoderError
+from visvm.errors import EncoderError, InputError
 
+REAL = Path(weights.platformdirs.user_cache_path("visvm", appauthor=False)) / "weights"
+CLIP, DINO = catalog.CATALOG["clip-b16-openai"], catalog.CATALOG["dinov2-s14"]
 GOOD = {"blocks": list(tiny.BLOCKS), "size": tiny.SIDE, "resize": tiny.SIDE + 2, "mean": list(tiny.MEAN), "std": list(tiny.STD)}
 
 
@@ -54,6 +60,79 @@ def test_features_are_those_of_the_graph(tmp_path):
     assert encoder.name == str(path)
     assert encoder.layer_dims == (tiny.WIDTH,) * 3
     assert encoder.preprocessing == Preprocessing(tiny.SIDE, tiny.SIDE + 2, tiny.MEAN, tiny.STD)
+
+
+def test_final_features_of_a_file_of_ones_own_are_left_as_they_are(tmp_path):
+    encoder = load_encoder(str(write_model(tmp_path)))
+    final = encoder.encode(images())[:, -tiny.WIDTH :]
+    assert np.array_equal(encoder.project(final), final)
+    for wrong in (final[:, 1:], final[0]):
+        with pytest.raises(InputError, match=r"^final must have the shape \(n, 12\), got .*$"):
+            encoder.project(wrong)
+
+
+def tiny_entry(folder):
+    """An entry of the catalogue with a projection, and the file it means."""
+    path = folder / "projecting.onnx"
+    onnx.save(projecting_model(), path)
+    preprocessing = Preprocessing(tiny.SIDE, tiny.SIDE, tiny.MEAN, tiny.STD)
+    digest, size = engine.file_digest(path), path.stat().st_size
+    entry = catalog.CatalogEntry(
+        "tiny", "tiny", "none", "parcel", "1", path.name, size, digest, tiny.BLOCKS, preprocessing, projection=ENDS
+    )
+    return entry, path
+
+
+@pytest.fixture
+def fetched(tmp_path, monkeypatch):
+    """The weights of a catalogue's encoder with a projection, in a cache of the test."""
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
+    entry, path = tiny_entry(tmp_path)
+    monkeypatch.setitem(catalog.CATALOG, "tiny", entry)
+    return weights.fetch("tiny", lambda done, total: None, path)
+
+
+def test_projection_of_the_catalogue_is_that_of_its_graph(fetched):
+    encoder = load_encoder("tiny")
+    final = encoder.encode(images())[:, -tiny.WIDTH :]
+    projected = encoder.project(final)
+    assert projected.dtype == np.float32
+    np.testing.assert_allclose(projected, (final - final.mean(axis=1, keepdims=True)) @ MATRIX, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(encoder.project(final.astype(float)), projected)
+    assert encoder.project(final[:0]).shape == (0, 5)
+
+
+def test_projection_is_opened_once_and_not_before_it_is_needed(fetched, monkeypatch):
+    opened, plain = [], engine._open
+    monkeypatch.setattr(engine, "_open", lambda name, model: opened.append(type(model)) or plain(name, model))
+    encoder = load_encoder("tiny")
+    final = encoder.encode(images())[:, -tiny.WIDTH :]
+    assert bytes not in opened
+    for _ in range(2):
+        encoder.project(final)
+    assert opened.count(bytes) == 1
+
+
+def test_file_without_the_projection_is_not_taken_for_one_with_it(fetched, monkeypatch):
+    digest = load_encoder("tiny").digest
+    monkeypatch.setitem(catalog.CATALOG, "tiny", dataclasses.replace(catalog.CATALOG["tiny"], projection=None))
+    assert weights.find("tiny") is None
+    fetched.rename(fetched.with_name(f"tiny.{weights._recipe(catalog.CATALOG['tiny'])}.{fetched.name.split('.')[2]}.onnx"))
+    assert load_encoder("tiny").digest == digest  # the features are the same, and so are the keys of those in the cache
+
+
+@pytest.mark.skipif(not list(REAL.glob(f"{CLIP.name}.{weights._recipe(CLIP)}.*.onnx")), reason="the weights of CLIP are not here")
+def test_real_projection_is_that_of_the_published_graph(monkeypatch):
+    monkeypatch.delenv("VISVM_CACHE", raising=False)
+    encoder = engine.OnnxEncoder(CLIP.name, CLIP.sha256, weights.locate(CLIP.name))
+    pictures = np.stack([picture[:224, :224] for picture in load_sample_images().images]) / 255
+    pixels = ((pictures - CLIP.preprocessing.mean) / CLIP.preprocessing.std).transpose(0, 3, 1, 2).astype(np.float32)
+    projected = encoder.project(encoder.encode(pixels)[:, -768:])
+    assert projected.shape == (2, 512)
+    # image_embeds of the published file with float32 in place of its int8 products, run whole
+    expected = [[-0.0203, -0.9697, -0.3777, 0.1406, -0.2139, 0.1072], [0.1510, -1.5935, 0.0524, -0.1489, 0.0721, 0.0295]]
+    np.testing.assert_allclose(projected[:, :6], expected, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(np.linalg.norm(projected, axis=1), [10.5580, 11.5963], rtol=0, atol=1e-3)
 
 
 def test_blocks_and_their_order_are_those_of_the_description(tmp_path):
@@ -286,3 +365,16 @@ def test_unknown_name(name):
 
 def test_file_of_an_unknown_user():
     refusal("~no such user/x.onnx", "~no such user", "correct the path")
+
+
+@pytest.mark.skipif(not list(REAL.glob(f"{DINO.name}.{weights._recipe(DINO)}.*.onnx")), reason="DINOv2's weights are not here")
+def test_real_projection_of_dinov2_is_a_layer_norm_with_gain_and_bias(monkeypatch):
+    monkeypatch.delenv("VISVM_CACHE", raising=False)
+    encoder = engine.OnnxEncoder(DINO.name, DINO.sha256, weights.locate(DINO.name))
+    final = np.random.default_rng(0).normal(size=(500, 384)).astype(np.float32)
+    normed = (final - final.mean(axis=1, keepdims=True)) / np.sqrt(final.var(axis=1, keepdims=True) + 1e-6)
+    projected = encoder.project(final)
+    for column in range(0, 384, 50):
+        gain, bias = np.polyfit(normed[:, column], projected[:, column], 1)
+        np.testing.assert_allclose(projected[:, column], gain * normed[:, column] + bias, atol=1e-4)
+        assert gain > 0.1

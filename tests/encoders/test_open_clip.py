@@ -106,6 +106,44 @@ def test_features_are_those_of_a_plain_transformer(file, pixels, tmp_path):
     assert encoder.name == str(tmp_path / file)
 
 
+def projected_by(encoder, pixels):
+    return encoder.project(encoder.encode(pixels)[:, -WIDTH:])
+
+
+def test_projection_is_that_of_a_plain_transformer(pixels, tmp_path):
+    visual = Visual()
+    projected = projected_by(load_checkpoint(write(state_of(visual), tmp_path / "model.pt")), pixels)
+    with torch.no_grad():
+        expected = visual.ln_post(visual(torch.tensor(pixels))[:, -WIDTH:]) @ visual.proj
+    assert projected.shape == (3, 16)
+    np.testing.assert_allclose(projected, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "vision", "part"),
+    [
+        ({"proj": None}, {}, "visual_projection"),
+        ({"proj": torch.ones(())}, {}, "visual_projection"),
+        ({"proj": torch.ones(WIDTH - 1, 16)}, {}, "visual_projection"),
+        ({"ln_post.bias": None}, {}, "post_layernorm"),
+        # what is projected there is not the CLS token
+        ({"attn_pool.query": torch.ones(4, WIDTH)}, {}, "visual_projection"),
+        ({}, {"pool_type": "avg"}, "visual_projection"),
+        ({}, {"global_average_pool": True}, "visual_projection"),
+    ],
+)
+def test_projection_that_the_checkpoint_does_not_hold_is_refused(changes, vision, part, pixels, tmp_path):
+    whole = load_checkpoint(write(state_of(Visual()), tmp_path / "whole.pt"))
+    state = state_of(Visual()) | {f"visual.{key}": value for key, value in changes.items()}
+    state = {key: value for key, value in state.items() if value is not None}
+    encoder = load_checkpoint(write(state, tmp_path / "model.pt", {"model_cfg": {"vision_cfg": vision}}))
+    assert encoder.digest == whole.digest
+    np.testing.assert_array_equal(encoder.encode(pixels), whole.encode(pixels))
+    with pytest.raises(WeightsError, match=f"the weights must hold {part}, finite, to project features") as error:
+        projected_by(encoder, pixels)
+    assert "\n" not in str(error.value)
+
+
 def test_quick_gelu_when_the_config_says_so(pixels, tmp_path):
     visual = Visual(quick=True)
     path = write(state_of(visual), tmp_path / "model.pt", {"model_cfg": {"quick_gelu": True}})

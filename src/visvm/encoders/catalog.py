@@ -29,6 +29,8 @@ class CatalogEntry:
     blocks : tuple of str
         The tensors its blocks put out.
     preprocessing : Preprocessing
+    projection : tuple of two str, optional
+        The tensors between which what follows the blocks lies: the final block's CLS token, and what comes of it.
     """
 
     name: str
@@ -41,6 +43,7 @@ class CatalogEntry:
     sha256: str
     blocks: tuple[str, ...]
     preprocessing: Preprocessing
+    projection: tuple[str, str] | None = None
 
 
 _ENTRIES = (
@@ -55,6 +58,7 @@ _ENTRIES = (
         sha256="0cd026c8f1f265d5203c4125ee1226825678758512784065a16958c0e205c61f",
         blocks=tuple(f"/blocks.{block}/Add_1_output_0" for block in range(12)),
         preprocessing=Preprocessing(size=224, resize=256, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+        projection=("/blocks.11/Add_1_output_0", "/norm/Add_1_output_0"),
     ),
     CatalogEntry(
         name="clip-b16-openai",
@@ -67,6 +71,7 @@ _ENTRIES = (
         sha256="2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
         blocks=(*(f"/vision_model/encoder/layers.{block}/Add_1_output_0" for block in range(11)), "onnx::Gather_1524"),
         preprocessing=Preprocessing(size=224, resize=224, mean=CLIP_MEAN, std=CLIP_STD),
+        projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),
 )
 

@@ -5,10 +5,14 @@ Two changes to the graph, neither of which changes what it computes:
 - int8 weights become float32 again. They are symmetric per output channel, so ``weight · scale`` is what they stand for; the
   8-bit *activations* between them are what goes wrong on CPUs whose 8-bit products saturate.
 - the CLS tokens of all blocks, side by side, become the only output, and whatever does not lead there is dropped.
+
+What leads from the final CLS token to the projection, where there is one, becomes a small model of its own. It travels in the
+file's metadata, so that it is there when the file is, is covered by the same digest, and costs nothing until it is opened.
 """
 
+import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -23,9 +27,13 @@ if TYPE_CHECKING:
 OUTPUT = "layer_features"
 METADATA = "visvm"
 """Key of the JSON that a prepared file carries: the number of blocks, and preprocessing."""
+PROJECTION = "visvm_projection"
+"""Key of the model, in base64, that maps final CLS tokens to the projection: (n, width) → (n, p)."""
 
 
-def prepare(model: "onnx.ModelProto", blocks: Sequence[str], preprocessing: Preprocessing) -> bytes:
+def prepare(
+    model: "onnx.ModelProto", blocks: Sequence[str], preprocessing: Preprocessing, projection: tuple[str, str] | None = None
+) -> bytes:
     """Turn a vision transformer's graph into one that gives layer features, and say in it how images must be prepared.
 
     Parameters
@@ -35,6 +43,8 @@ def prepare(model: "onnx.ModelProto", blocks: Sequence[str], preprocessing: Prep
     blocks : sequence of str
         The tensors that the blocks put out, (n, tokens, width) with the CLS token first, or (n, width); the final one last.
     preprocessing : Preprocessing
+    projection : tuple of two str, optional
+        The tensors between which the projection lies: the final block's CLS token, (n, width), and what comes of it, (n, p).
 
     Returns
     -------
@@ -43,10 +53,15 @@ def prepare(model: "onnx.ModelProto", blocks: Sequence[str], preprocessing: Prep
     """
     shapes = _shapes(model)  # of the graph as it came: shape inference is slow on large constants
     dequantise(model.graph)
+    described = {METADATA: json.dumps({"n_blocks": len(blocks), **asdict(preprocessing)})}
+    if projection is not None:
+        part = _between(model, *projection)
+        described[PROJECTION] = base64.b64encode(part.SerializeToString(deterministic=True)).decode()
     _tap(model.graph, blocks, shapes)
     _drop_unused(model.graph)
     del model.metadata_props[:]
-    model.metadata_props.add(key=METADATA, value=json.dumps({"n_blocks": len(blocks), **asdict(preprocessing)}))
+    for key, value in described.items():
+        model.metadata_props.add(key=key, value=value)
     return bytes(model.SerializeToString(deterministic=True))
 
 
@@ -104,6 +119,24 @@ def _shapes(model: "onnx.ModelProto") -> dict[str, list[int]]:
     return {name: [side.dim_value for side in sides] for name, sides in shapes.items()}
 
 
+def _between(model: "onnx.ModelProto", start: str, end: str) -> "onnx.ModelProto":
+    """What leads from one tensor, (n, any), to another, as a model of its own."""
+    from onnx import TensorProto, helper
+
+    graph = model.graph
+    nodes, needed = _leading_to({end}, (node for node in reversed(graph.node) if start not in node.output))
+    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
+    outside = needed.intersection([start, *(info.name for info in graph.input)]) - {tensor.name for tensor in constants}
+    if outside != {start}:
+        raise EncoderError(
+            f"the projection must lead from {start!r} alone to {end!r}; in this graph it leads from {sorted(outside)}: "
+            "name other tensors"
+        )
+    inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", None])] for name in (start, end))
+    part = helper.make_graph(nodes, "projection", inputs, outputs, constants)
+    return helper.make_model(part, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
 def _tap(graph: "onnx.GraphProto", blocks: Sequence[str], shapes: dict[str, list[int]]) -> None:
     """Make the blocks' CLS tokens, side by side, the only output."""
     from onnx import TensorProto, helper
@@ -129,18 +162,23 @@ def _tap(graph: "onnx.GraphProto", blocks: Sequence[str], shapes: dict[str, list
 
 def _drop_unused(graph: "onnx.GraphProto") -> None:
     """Drop nodes, constants and inputs that the output does not need."""
-    needed = {output.name for output in graph.output}
-    kept = []
-    for node in reversed(graph.node):
-        if needed.intersection(node.output):
-            kept.append(node)
-            needed.update(_reads(node))
+    kept, needed = _leading_to({output.name for output in graph.output}, reversed(graph.node))
     constants = [tensor for tensor in graph.initializer if tensor.name in needed]
     inputs = [info for info in graph.input if info.name in needed]
     del graph.node[:], graph.initializer[:], graph.input[:], graph.value_info[:]
-    graph.node.extend(reversed(kept))
+    graph.node.extend(kept)
     graph.initializer.extend(constants)
     graph.input.extend(inputs)
+
+
+def _leading_to(needed: set[str], backwards: "Iterable[onnx.NodeProto]") -> "tuple[list[onnx.NodeProto], set[str]]":
+    """Those of the nodes, given from last to first, that some tensors need, from first to last; and all names needed."""
+    kept: list[onnx.NodeProto] = []
+    for node in backwards:
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(_reads(node))
+    return kept[::-1], needed
 
 
 def _reads(node: "onnx.NodeProto") -> Iterator[str]:

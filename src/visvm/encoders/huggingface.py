@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from visvm.encoders.encoder import LayerFeatures, Pixels, Preprocessing
+from visvm.encoders.encoder import FinalFeatures, LayerFeatures, Pixels, Preprocessing, check_final
 from visvm.errors import EncoderError, InputError, WeightsError
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ class _Family:
     after_blocks: tuple[str, ...]  # parameters that no block output depends on, by the start of their names
     has_cls: bool = True
     any_size: bool = False  # position embeddings are interpolated to the size of the image
+    projection: tuple[str, ...] = ()  # modules, one after the other, that turn the final CLS token into what is put out
 
 
-_CLIP = _Family("CLIPVisionModel", ("post_layernorm.",))
+CLIP_CLASS = "CLIPVisionModelWithProjection"
+_CLIP = _Family(CLIP_CLASS, ("post_layernorm.", "visual_projection."), projection=("post_layernorm", "visual_projection"))
 _SIGLIP = _Family("SiglipVisionModel", ("post_layernorm.", "head."), has_cls=False)
 _DINO_UNUSED = ("layernorm.", "embeddings.mask_token")
 _FAMILIES = {
@@ -42,9 +45,9 @@ _FAMILIES = {
     "clip_vision_model": _CLIP,
     "siglip": _SIGLIP,
     "siglip_vision_model": _SIGLIP,
-    "dinov2": _Family("Dinov2Model", _DINO_UNUSED, any_size=True),
-    "dinov2_with_registers": _Family("Dinov2WithRegistersModel", _DINO_UNUSED, any_size=True),
-    "vit": _Family("ViTModel", ("layernorm.", "pooler.")),
+    "dinov2": _Family("Dinov2Model", _DINO_UNUSED, any_size=True, projection=("layernorm",)),
+    "dinov2_with_registers": _Family("Dinov2WithRegistersModel", _DINO_UNUSED, any_size=True, projection=("layernorm",)),
+    "vit": _Family("ViTModel", ("layernorm.", "pooler."), projection=("layernorm",)),
 }
 
 # Settings that change the features and leave no trace in the weights.
@@ -98,7 +101,7 @@ class TowerEncoder:
         self.preprocessing = preprocessing
         self._module = _to_device(module.float().eval().requires_grad_(False), device)
         self._blocks = _blocks(self._module)
-        self._has_cls = family.has_cls
+        self._family = family
         self._lock = threading.Lock()  # two passes at once would mix what their hooks collect
         self.layer_dims = (int(config.hidden_size),) * len(self._blocks)
         self.digest = _digest(name, self._module, family)
@@ -116,7 +119,7 @@ class TowerEncoder:
         def take(_module: object, _inputs: object, output: Any) -> None:
             tokens = output[0] if isinstance(output, tuple) else output  # (n, tokens, width)
             # A copy, because a view of one token would keep all of them in memory.
-            taken.append(tokens[:, 0].clone() if self._has_cls else tokens.mean(dim=1))
+            taken.append(tokens[:, 0].clone() if self._family.has_cls else tokens.mean(dim=1))
 
         with self._lock:
             hooks = [block.register_forward_hook(take) for block in self._blocks]
@@ -128,6 +131,30 @@ class TowerEncoder:
                 for hook in hooks:
                     hook.remove()
         return cast(LayerFeatures, torch.cat(taken, dim=1).cpu().numpy())
+
+    def project(self, final: FinalFeatures) -> NDArray[np.float32]:
+        """What the encoder itself puts out, (n, layer_dims[-1]) → (n, p): the last norm, and CLIP's projection; of SigLIP `final`.
+
+        Raises
+        ------
+        WeightsError
+            The checkpoint lacks what follows the blocks.
+        """
+        final = check_final(final, self.layer_dims)
+        if not self._family.projection:
+            return final
+        torch, _ = import_torch()
+        parts = {_plain(name): part for name, part in self._module.named_modules()}
+        with torch.inference_mode():
+            features = torch.tensor(final, device=next(self._module.parameters()).device)
+            for name in self._family.projection:
+                if name not in parts or not all(value.isfinite().all() for value in parts[name].parameters()):
+                    raise WeightsError(
+                        f"{self.name}: the weights must hold {name}, finite, to project features, but it is missing, of "
+                        "another shape, or not finite; get the complete checkpoint"
+                    )
+                features = parts[name](features)
+        return cast(NDArray[np.float32], features.cpu().numpy())
 
 
 class TransformersEncoder(TowerEncoder):
@@ -156,11 +183,15 @@ class TransformersEncoder(TowerEncoder):
         if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
             raise EncoderError(f"{name}: the folder of an encoder must hold config.json; save it with save_pretrained")
         with quiet(transformers):
-            model_type = _read_config(transformers, name).get("model_type")
+            config = _read_config(transformers, name)
+            model_type = config.get("model_type")
             if model_type not in _FAMILIES:
                 raise EncoderError(f"{name}: model_type must be one of {', '.join(_FAMILIES)}, got {model_type!r}")
             preprocessing = _read_preprocessing(transformers, name)
-            module = load_module(_FAMILIES[model_type].vision_class, name, name)
+            family = _FAMILIES[model_type]
+            # Where there are two towers, this stands beside them and holds for both; 512 is transformers' own default.
+            given = {"projection_dim": config.get("projection_dim") or 512} if family.vision_class == CLIP_CLASS else {}
+            module = load_module(family.vision_class, name, name, **given)
         super().__init__(name, module, preprocessing, device=device)
 
 
@@ -197,7 +228,7 @@ def quiet(transformers: Any) -> Iterator[None]:
 
 
 def load_module(vision_class: str, name: str, source: str | None, **given: Any) -> "torch.nn.Module":
-    """A vision tower of transformers with every weight its block outputs need.
+    """A vision tower of transformers with every weight its block outputs need; what else is missing is NaN.
 
     Parameters
     ----------
@@ -229,6 +260,10 @@ def load_module(vision_class: str, name: str, source: str | None, **given: Any) 
             f"{name}: the weights must hold every parameter up to the last block, but {needed[0]} is missing or of "
             f"another shape ({len(needed)} in all); get the complete checkpoint"
         )
+    drawn = {_plain(key) for key in random}
+    for key, value in module.state_dict().items():
+        if _plain(key) in drawn:
+            value.fill_(math.nan)  # so that nothing random is ever taken for weights
     return cast("torch.nn.Module", module)
 
 
@@ -317,7 +352,7 @@ def _to_device(module: "torch.nn.Module", device: str | None) -> "torch.nn.Modul
 def _digest(name: str, module: "torch.nn.Module", family: _Family) -> str:
     """SHA-256 over the needed weights by name, with dtype and shape, and over the settings they do not show.
 
-    What comes after the blocks is left out: where a checkpoint lacks it, it is random.
+    What comes after the blocks is left out: a checkpoint may lack it, and no feature depends on it.
     """
     weights = module.state_dict()
     summed = hashlib.sha256(repr([(key, getattr(module.config, key)) for key in _SETTINGS]).encode())

@@ -6,21 +6,24 @@ name with ``.json`` added, such as ``vit.onnx.json``::
     {"blocks": ["block_1", "block_2"], "size": 224, "resize": 256, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
 """
 
+import base64
 import hashlib
 import json
 import operator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.download import Progress, file_digest
-from visvm.encoders.encoder import LayerFeatures, Pixels, Preprocessing
-from visvm.encoders.graph import METADATA, OUTPUT, prepare
+from visvm.encoders.encoder import FinalFeatures, LayerFeatures, Pixels, Preprocessing, check_final
+from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
 from visvm.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -77,6 +80,19 @@ class OnnxEncoder:
         """Layer features of normalised images, (n, 3, size, size) → (n, sum of layer_dims)."""
         (features,) = self._session.run([OUTPUT], {self._input: pixels})
         return np.asarray(features)
+
+    def project(self, final: FinalFeatures) -> NDArray[np.float32]:
+        """What the encoder itself puts out, (n, layer_dims[-1]) → (n, p); of one's own file `final` as it is."""
+        final = check_final(final, self.layer_dims)
+        if self._projection is None:
+            return final
+        (projected,) = self._projection.run(None, {self._projection.get_inputs()[0].name: final})
+        return np.asarray(projected)
+
+    @cached_property
+    def _projection(self) -> onnxruntime.InferenceSession | None:
+        packed = self._session.get_modelmeta().custom_metadata_map.get(PROJECTION)
+        return None if packed is None else _open(self.name, base64.b64decode(packed))
 
 
 def load_named(name: str, progress: Progress) -> OnnxEncoder:

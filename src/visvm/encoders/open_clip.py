@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from visvm.encoders.catalog import CLIP_MEAN, CLIP_STD
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.huggingface import (
+    CLIP_CLASS,
     TowerEncoder,
     first_line,
     import_torch,
@@ -86,14 +87,18 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
     visual = _visual(_read_state(path), path)
     model = said.get("model_cfg", {})
     picture = said.get("preprocess_cfg", {})
-    settings = _architecture(visual, path, model.get("vision_cfg", {}))
+    vision = model.get("vision_cfg", {})
+    settings = _architecture(visual, path, vision)
     size = square_side(picture.get("size", settings["image_size"]), f"{CONFIG_NAME}: size")
     if size // settings["patch_size"] != settings["image_size"] // settings["patch_size"]:
         raise EncoderError(f"{CONFIG_NAME}: size must be that of the weights, {settings['image_size']}, got {size}")
     settings |= {"image_size": size, "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu"}
     with quiet(transformers):
-        config = transformers.CLIPVisionConfig(**settings)
-        module = load_module("CLIPVisionModel", str(path), None, config=config, state_dict=_converted(visual, path))
+        state = _converted(visual, path)
+        if _projects_cls(visual, vision):
+            state["visual_projection.weight"] = visual["proj"].T.contiguous()
+            settings["projection_dim"] = visual["proj"].shape[1]
+        module = load_module(CLIP_CLASS, str(path), None, config=transformers.CLIPVisionConfig(**settings), state_dict=state)
     colours = normalisation(picture.get("mean", CLIP_MEAN), picture.get("std", CLIP_STD), f"{CONFIG_NAME}:")
     return TowerEncoder(str(path), module, Preprocessing(size=size, resize=size, **colours), device=device)
 
@@ -183,6 +188,12 @@ def _architecture(visual: "State", path: Path, vision: dict[str, Any]) -> dict[s
         "image_size": grid * patch,
         "layer_norm_eps": 1e-5,
     }
+
+
+def _projects_cls(visual: "State", vision: dict[str, Any]) -> bool:
+    """Whether there is a projection, and of the CLS token alone: not of a mean or a mixture of all tokens."""
+    pooled = vision.get("global_average_pool") or any(key.startswith("attn_pool") for key in visual)
+    return "proj" in visual and visual["proj"].ndim == 2 and not pooled and vision.get("pool_type", "tok") == "tok"
 
 
 def _converted(visual: "State", path: Path) -> "State":

@@ -1,4 +1,4 @@
-"""Image files → layer features, through the cache: files are read and decoded beside the encoder."""
+"""Images → layer features, through the cache: files are read and decoded beside the encoder."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +18,9 @@ from visvm.errors import EncoderError, ImageError
 BATCH_SIZE = 8
 _WORKERS = 2
 _AHEAD = 8 * BATCH_SIZE  # images read before their turn: what bounds the memory of a folder of any size
+
+Source = Path | bytes
+"""An image file, or the content of one."""
 
 Progress = Callable[[int, int], None]
 """Told the number of images done, and of all."""
@@ -61,13 +64,13 @@ class Encoded:
 
 
 def encode_stream(
-    paths: Sequence[Path], encoder: Encoder, transform: Transform, cache: FeatureCache | None
+    images: Sequence[Source], encoder: Encoder, transform: Transform, cache: FeatureCache | None
 ) -> Iterator[list[tuple[Path, LayerFeatures] | Unreadable]]:
-    """Layer features of files, in order, some at a time.
+    """Layer features of images, in order, some at a time.
 
     Parameters
     ----------
-    paths : sequence of Path
+    images : sequence of Path or bytes
     encoder : Encoder
     transform : Transform
     cache : FeatureCache, optional
@@ -75,21 +78,21 @@ def encode_stream(
     Yields
     ------
     list
-        For every file its features, (width,), or why there are none.
+        For every image its features, (width,), or why there are none.
     """
 
-    def prepare(path: Path) -> _Image:
-        return _read(path, encoder, transform, cache)
+    def prepare(source: Source) -> _Image:
+        return _read(source, encoder, transform, cache)
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="visvm-decode") as pool:
         coming: deque[Future[_Image]] = deque()
-        left = iter(paths)
+        left = iter(images)
         try:
-            coming.extend(pool.submit(prepare, path) for path in islice(left, _AHEAD))
+            coming.extend(pool.submit(prepare, source) for source in islice(left, _AHEAD))
             batch: list[_Image] = []
             while coming:
                 batch.append(coming.popleft().result())
-                coming.extend(pool.submit(prepare, path) for path in islice(left, 1))
+                coming.extend(pool.submit(prepare, source) for source in islice(left, 1))
                 if sum(image.pixels is not None for image in batch) == BATCH_SIZE or len(batch) == _AHEAD or not coming:
                     _encode(batch, encoder, cache)
                     yield [_outcome(image) for image in batch]
@@ -100,16 +103,16 @@ def encode_stream(
 
 
 def encode_files(
-    paths: Sequence[Path], encoder: Encoder, transform: Transform, cache: FeatureCache | None, progress: Progress
+    images: Sequence[Source], encoder: Encoder, transform: Transform, cache: FeatureCache | None, progress: Progress
 ) -> Encoded:
-    """Layer features of files, all together; parameters as in ``encode_stream``."""
+    """Layer features of images, all together; parameters as in ``encode_stream``."""
     width = sum(encoder.layer_dims)
-    features = np.empty((len(paths), width), dtype=np.float32)
+    features = np.empty((len(images), width), dtype=np.float32)
     places: list[int] = []
     unreadable: list[Unreadable] = []
     done = 0
-    progress(0, len(paths))
-    for outcomes in encode_stream(paths, encoder, transform, cache):
+    progress(0, len(images))
+    for outcomes in encode_stream(images, encoder, transform, cache):
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
                 unreadable.append(outcome)
@@ -117,15 +120,15 @@ def encode_files(
                 features[len(places)] = outcome[1]
                 places.append(done)
             done += 1
-        progress(done, len(paths))
+        progress(done, len(images))
     return Encoded(places, features[: len(places)], unreadable)
 
 
-def _read(path: Path, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> _Image:
-    """Read a file and look its features up; decode it where they are not known."""
-    image = _Image(path)
+def _read(source: Source, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> _Image:
+    """Read an image and look its features up; decode it where they are not known."""
+    image = _Image(Path("an image in memory") if isinstance(source, bytes) else source)
     try:
-        content = path.read_bytes()
+        content = source if isinstance(source, bytes) else source.read_bytes()
     except OSError as error:
         image.reason = error.strerror or str(error)
         return image

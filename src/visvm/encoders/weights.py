@@ -43,7 +43,8 @@ def find(name: str) -> Path | None:
 
 
 def _recipe(entry: CatalogEntry) -> str:
-    return hashlib.sha256(f"1 {entry.sha256} {entry.blocks} {entry.preprocessing}".encode()).hexdigest()[:8]
+    parts = [entry.sha256, entry.blocks, entry.preprocessing, *([entry.projection] if entry.projection else [])]
+    return hashlib.sha256(f"1 {' '.join(map(str, parts))}".encode()).hexdigest()[:8]
 
 
 def locate(name: str) -> Path:
@@ -153,7 +154,7 @@ def _prepare(entry: CatalogEntry, original: Path) -> Path:
     """The prepared file, complete, under a name of its own."""
     import onnx
 
-    content = prepare(onnx.load(original), entry.blocks, entry.preprocessing)
+    content = prepare(onnx.load(original), entry.blocks, entry.preprocessing, entry.projection)
     part = original.with_suffix(".part")
     with part.open("wb") as file:
         file.write(content)

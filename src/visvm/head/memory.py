@@ -101,6 +101,15 @@ def peak_bytes() -> int | None:
     return None
 
 
+def reset_peak() -> bool:
+    """Begin to count the peak anew; False where the system does not let us."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
 def require(session: Session, limit: float | None) -> None:
     """Refuse a session that would need more memory than `limit` bytes, or than the machine has left.
 

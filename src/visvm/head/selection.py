@@ -93,6 +93,7 @@ def search_ridge(
     svm_cost: float,
     candidates: Sequence[float] = RIDGE_CANDIDATES,
     beyond: bool = True,
+    negative: float = -1.0,
 ) -> tuple[RidgeTrial, list[RidgeTrial]]:
     """Try every candidate λ.
 
@@ -109,6 +110,8 @@ def search_ridge(
     beyond : bool
         Go on in decades past the first and the last candidate where one of them is the best (or all are small beside the
         data), if samples were held out to tell.
+    negative : float
+        Target of a sample for the classes that are not its own, as in ``solver.solve``.
 
     Returns
     -------
@@ -117,7 +120,7 @@ def search_ridge(
     trials : list of RidgeTrial
         All of them, by λ.
     """
-    search = _RidgeSearch(lift, targets, weight, split, svm_cost)
+    search = _RidgeSearch(lift, targets, weight, split, svm_cost, negative)
     trials = sorted(search.attempt(ridge) for ridge in candidates)
     if beyond and split.held_out is not None:
         trials = search.beyond_the_edge(trials)
@@ -127,8 +130,16 @@ def search_ridge(
 class _RidgeSearch:
     """One decomposition, and the candidates judged by it."""
 
-    def __init__(self, lift: Callable[[Indices], Array], targets: Indices, weight: Array, split: Split, svm_cost: float) -> None:
-        signs = 2.0 * np.eye(int(targets.max()) + 1)[targets] - 1.0
+    def __init__(
+        self,
+        lift: Callable[[Indices], Array],
+        targets: Indices,
+        weight: Array,
+        split: Split,
+        svm_cost: float,
+        negative: float,
+    ) -> None:
+        signs = (1.0 - negative) * np.eye(int(targets.max()) + 1)[targets] + negative
         judged = split.train if split.held_out is None else split.held_out
         self._svm_cost = svm_cost
         self._path = RidgePath(lift(split.train), signs[split.train], weight[split.train])

@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
-def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
+def solve(statistics: Statistics, ridge: float, svm_cost: float, *, negative: float = -1.0) -> Array:
     """Solve for the coefficients of all classes seen, eq. 17.
 
     Parameters
@@ -48,6 +48,8 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
         λ.
     svm_cost : float
         C_svm.
+    negative : float
+        Target of a sample for the classes that are not its own; that of its own is 1. -1 is the paper's coding, 0 is one-hot.
 
     Returns
     -------
@@ -74,7 +76,7 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float) -> Array:
     shift = ridge / svm_cost
     while True:
         try:
-            coefficients = _solve(statistics, shift)
+            coefficients = _solve(statistics, shift, negative)
             _check_finite(float(np.abs(coefficients).max()))
             return coefficients
         except LinAlgError:
@@ -144,14 +146,14 @@ def _check_finite(size: float) -> None:
         raise InputError("features, weights and ridge must be small enough for float64; their squares overflow: scale them down")
 
 
-def _solve(statistics: Statistics, shift: float) -> Array:
-    count, mean = statistics.n_samples, statistics.mean
-    target_mean = 2.0 * statistics.class_counts / count - 1.0
+def _solve(statistics: Statistics, shift: float, negative: float) -> Array:
+    count, mean, gap = statistics.n_samples, statistics.mean, 1.0 - negative
+    target_mean = gap * statistics.class_counts / count + negative
     if isinstance(statistics.scatter, ThinScatter):
-        solution = _solve_thin(statistics.scatter, mean, shift)
+        solution = _solve_thin(statistics.scatter, mean, shift, gap)
     else:
         right = np.empty((len(mean), len(target_mean) + 1), order="F")
-        right[:, :-1], right[:, -1] = 2.0 * statistics.scatter.cross, mean
+        right[:, :-1], right[:, -1] = gap * statistics.scatter.cross, mean
         _check_finite(statistics.scatter.trace())
         with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
             solution = factor.solve(right)
@@ -164,9 +166,9 @@ def _solve(statistics: Statistics, shift: float) -> Array:
     return coefficients
 
 
-def _solve_thin(scatter: ThinScatter, mean: Array, shift: float) -> Array:
-    """w₀ and v side by side, (D, C + 1)."""
-    right = np.concatenate([2.0 * scatter.targets, scatter.times(mean[:, None])], axis=1)
+def _solve_thin(scatter: ThinScatter, mean: Array, shift: float, gap: float) -> Array:
+    """w₀ and v side by side, (D, C + 1), for targets that are `gap` times the one-hot ones plus a constant."""
+    right = np.concatenate([gap * scatter.targets, scatter.times(mean[:, None])], axis=1)
     factor = scatter.factored(shift)
     _check_finite(factor.largest)
     dual = factor.solve(right)
@@ -190,7 +192,7 @@ class RidgePath:
     lifted : array of shape (n, D)
         Overwritten.
     signs : array of shape (n, C)
-        Targets, ±1.
+        Targets, ±1 or in any other coding.
     weight : array of shape (n,)
 
     Attributes

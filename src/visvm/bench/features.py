@@ -1,0 +1,68 @@
+"""Images → features, encoded once: every method of a benchmark learns from the same arrays."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from visvm.bench.loading import ImageData, LabelledImages
+from visvm.bench.streams import Samples
+from visvm.encoders.cache import FeatureCache, feature_key
+from visvm.encoders.encoder import Encoder
+from visvm.encoders.images import Transform
+from visvm.encoders.pipeline import BATCH_SIZE, encode_files, encode_stream
+from visvm.errors import ImageError
+
+Progress = Callable[[str, int, int], None]
+"""Told the stage, the number of steps done, and of all."""
+
+
+@dataclass(frozen=True)
+class EncodedData:
+    """A data set as a frozen encoder sees it."""
+
+    classes: list[str]
+    train: Samples
+    test: Samples
+
+
+def encode_data(
+    data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None, progress: Progress
+) -> EncodedData:
+    """Features of all images of a data set, from the cache where they are there."""
+
+    def encode(what: str, labelled: LabelledImages) -> Samples:
+        stage = f"encoding {data.name} ({what})"
+        encoded = encode_files(labelled.images, encoder, transform, cache, lambda done, total: progress(stage, done, total))
+        if encoded.unreadable:
+            first = encoded.unreadable[0]
+            raise ImageError(
+                f"every image of a benchmark must be readable; {len(encoded.unreadable)} of {data.name} are not, such as "
+                f"{first.path} ({first.reason}): replace or remove them"
+            )
+        return Samples(encoded.features, labelled.targets)
+
+    return EncodedData(data.classes, encode("train", data.train), encode("test", data.test))
+
+
+def count_missing(data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> int:
+    """How many images of a data set are not in the cache."""
+    missing = 0
+    for labelled in (data.train, data.test):
+        for image in labelled.images:
+            content = image if isinstance(image, bytes) else image.read_bytes()
+            missing += cache is None or cache.get(feature_key(content, encoder.digest, transform.key)) is None
+    return missing
+
+
+def seconds_per_image(data: ImageData, encoder: Encoder, transform: Transform) -> float:
+    """How long the encoder takes for an image, reading it included: the better of two batches."""
+    batch = [data.test.images[place] for place in range(min(BATCH_SIZE, len(data.test.images)))]
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        for _ in encode_stream(batch, encoder, transform, None):
+            pass
+        times.append((time.perf_counter() - start) / len(batch))
+    return float(np.min(times))

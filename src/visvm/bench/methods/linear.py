@@ -1,0 +1,51 @@
+"""Final block in, class numbers out: what the methods that end in linear scores share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.bench.methods.method import Features, Labels, Setup
+from visvm.head.predictor import scores_of
+
+Array = NDArray[np.float64]
+
+Lift = Callable[[Any], Array]
+"""Gives the features that coefficients belong to, (m, D), of m samples."""
+
+
+def final_block(features: Features, setup: Setup) -> Array:
+    """The final block's feature, (n, layer_dims[-1]), as a new array in float64."""
+    return features[:, -setup.layer_dims[-1] :].astype(np.float64)
+
+
+def best_classes(features: NDArray[Any], lift: Lift, coefficients: Array) -> Labels:
+    """Class numbers, (n,), of the highest scores; the last row of the coefficients, (D + 1, C), is the bias."""
+    return np.asarray(scores_of(features, lift, coefficients).argmax(axis=1))
+
+
+def linear_discriminant(means: Array, directions: Array) -> Array:
+    """Coefficients whose highest score belongs to the nearest class mean.
+
+    ``(x - m)ᵀΛ(x - m) = xᵀΛx - 2·(mᵀΛx - mᵀΛm / 2)``, of which xᵀΛx is the same for all classes.
+
+    Parameters
+    ----------
+    means : array of shape (D, C)
+        Class means m.
+    directions : array of shape (D, C)
+        Λm; the means themselves for the Euclidean distance.
+
+    Returns
+    -------
+    array of shape (D + 1, C)
+        The bias last.
+
+    Examples
+    --------
+    >>> means = np.array([[0.0, 4.0]])
+    >>> best_classes(np.array([[1.9], [2.1]]), np.asarray, linear_discriminant(means, means)).tolist()
+    [0, 1]
+    """
+    return np.vstack([directions, -0.5 * np.einsum("ij,ij->j", means, directions)])

@@ -1,0 +1,48 @@
+"""Nearest class mean on the paper's own lifted features."""
+
+from functools import cached_property
+from typing import Any
+
+from visvm.bench.methods.linear import Array, best_classes, linear_discriminant
+from visvm.bench.methods.method import Features, Labels
+from visvm.bench.methods.sums import ClassSums
+from visvm.bench.methods.vis import Vis
+
+
+class NearestClassMean(Vis):
+    """The paper's classifier-choice "NCM": blocks, mixer and random map of ``vis``, the class with the nearest mean φ.
+
+    The distance is Euclidean in the lifted space.
+
+    Parameters
+    ----------
+    setup : Setup
+    n_components, layers, ridge, svm_cost, hidden, epochs, learning_rate, batch_size, identity_weight, max_selection_samples
+        As in ``visvm.VisClassifier``; λ and C_svm matter only to the choice of blocks, which is that of ``vis``.
+    """
+
+    def learn(self, features: Features, labels: Labels) -> None:
+        """Add one session to the class sums; the first one settles blocks and mixer."""
+        if not hasattr(self._model, "mixer_"):
+            self._model.fit(features, labels)
+            del self._model.statistics_, self._model.coefficients_  # of the LS-SVM that chose the blocks
+        self._sums.learn(features, labels, self._lift)
+
+    def predict(self, features: Features) -> Labels:
+        """Class numbers, (n,)."""
+        means = self._sums.means
+        return best_classes(features, self._lift, linear_discriminant(means, means))
+
+    @cached_property
+    def _sums(self) -> ClassSums:
+        return ClassSums(self._model.kernel_map_.width)
+
+    def _lift(self, features: Array) -> Array:
+        return self._model.kernel_map_.lift(self._model.mixer_.fuse(features))
+
+    def _state_bytes(self) -> int:
+        return self._sums.nbytes
+
+    def _choices(self) -> dict[str, Any]:
+        choices = super()._choices()
+        return {name: choices[name] for name in ("layers", "mixer_is_identity")}

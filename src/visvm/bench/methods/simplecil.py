@@ -1,0 +1,43 @@
+"""SimpleCIL: class means of the frozen feature, and a cosine classifier."""
+
+import numpy as np
+
+from visvm.bench.methods.linear import Array
+from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.sums import ClassSums
+from visvm.head.products import product
+
+_LEAST_NORM = 1e-12  # as torch.nn.functional.normalize has it
+
+
+class SimpleCIL:
+    """Zhou et al., *Revisiting Class-Incremental Learning with Pre-Trained Models* (IJCV 2025), without any adapter.
+
+    The feature is the encoder's own projection, (n, any width), not normalised before it is averaged.
+
+    Parameters
+    ----------
+    setup : Setup
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._sums = ClassSums(self._project(np.zeros((1, setup.layer_dims[-1]), np.float32)).shape[1])
+
+    def learn(self, features: Features, labels: Labels) -> None:
+        """Add one session to the class sums."""
+        self._sums.learn(self._project(features), labels)
+
+    def predict(self, features: Features) -> Labels:
+        """Class numbers, (n,)."""
+        means = self._sums.means
+        # xᵀm / (|x|·|m|): |x| is the same for all classes.
+        directions = means / np.maximum(np.linalg.norm(means, axis=0), _LEAST_NORM)
+        return np.asarray(product(self._project(features), directions).argmax(axis=1))
+
+    def costs(self) -> Costs:
+        """What was kept so far."""
+        return Costs(0, self._sums.nbytes)
+
+    def _project(self, features: Features) -> Array:
+        return np.asarray(self._setup.project(features[:, -self._setup.layer_dims[-1] :]), dtype=np.float64)

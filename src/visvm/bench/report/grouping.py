@@ -1,0 +1,170 @@
+"""Which runs may be compared with which: those that share images, encoder, transform and protocol."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from visvm.bench.report.summary import ORACLE, OURS, FinishedRun, by_number, grouped, in_order, with_options
+from visvm.bench.rows import Run
+
+CLASS_ORDER_SEED = 1993
+"""The paper's, and that of everybody else."""
+
+SENSITIVE = {"identity_weight": 0.01, "n_components": 15000}
+"""The two options of the sensitivity study, with what a run has that does not name them."""
+
+Seeds = Literal["class_order_seed", "seed"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What runs must share to be compared: images, encoder, transform and protocol.
+
+    Parameters
+    ----------
+    data, encoder : str
+        Names to show, different wherever the images, or the weights and the transform, are.
+    first : Run
+        One of the runs, for all that they share.
+    runs : tuple of FinishedRun
+    """
+
+    data: str
+    encoder: str
+    first: Run
+    runs: tuple[FinishedRun, ...]
+
+    @property
+    def stream(self) -> str:
+        """Data set and protocol."""
+        return f"{self.data} {self.first.protocol}"
+
+    @property
+    def label(self) -> str:
+        """Data set, protocol and encoder."""
+        return f"{self.stream}, {self.encoder}"
+
+    @property
+    def standard(self) -> dict[str, FinishedRun]:
+        """The runs of the main table, by label: seed 0, the usual class order, tested on the test images, with default options.
+
+        A method that was run with one set of other options only is taken with these, and its label says them.
+        """
+        usual = [each for each in self.runs if is_usual(each.run)]
+        by_method = grouped(usual, lambda each: each.run.method)
+        chosen = []
+        for runs in by_method.values():
+            default = [each for each in runs if not each.run.options]
+            chosen += default or (runs if len(runs) == 1 else [])
+        return {each.label: each for each in in_order(chosen)}
+
+    @property
+    def focus(self) -> FinishedRun | None:
+        """The run to look at closely: ours, or where it was not run the best."""
+        standard = [each for each in self.standard.values() if each.run.method != ORACLE]
+        ours = [each for each in standard if each.run.method == OURS]
+        return max(ours or standard, key=lambda each: each.final, default=None)
+
+
+def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[Setting]:
+    """Group runs by what they must share to be compared.
+
+    Parameters
+    ----------
+    runs : sequence of FinishedRun
+    datasets : sequence of str
+        Names that come first, in this order.
+    """
+    images: dict[str, int] = {}
+    for each in runs:
+        images[each.run.data_digest] = max(images.get(each.run.data_digest, 0), each.n_images)
+    data = _labels(((each.run.data_digest,), each.run.dataset, f"{images[each.run.data_digest]} images") for each in runs)
+    encoders = _labels(((each.run.weights_digest, each.run.transform), each.run.encoder, each.run.transform) for each in runs)
+
+    def one(group: list[FinishedRun]) -> Setting:
+        run = group[0].run
+        return Setting(data[run.data_digest,], encoders[run.weights_digest, run.transform], run, tuple(group))
+
+    def place(setting: Setting) -> tuple[Any, ...]:
+        name = setting.first.dataset
+        known = datasets.index(name) if name in datasets else len(datasets)
+        return setting.encoder, known, setting.data, by_number(setting.first.protocol)
+
+    key = ("data_digest", "weights_digest", "transform", "protocol")
+    found = [one(group) for group in grouped(runs, lambda each: tuple(getattr(each.run, name) for name in key)).values()]
+    return sorted(found, key=place)
+
+
+def is_usual(run: Run) -> bool:
+    """Whether a run belongs to the main comparison, its options aside."""
+    return run.split == "test" and run.seed == 0 and run.class_order_seed == CLASS_ORDER_SEED
+
+
+def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:
+    """Runs that differ in a seed alone, two or more of each label, tested on the test images."""
+    fixed = {"class_order_seed": CLASS_ORDER_SEED, "seed": 0}
+    del fixed[over]
+    runs = [
+        each
+        for each in in_order(setting.runs)
+        if each.run.split == "test" and all(getattr(each.run, name) == value for name, value in fixed.items())
+    ]
+    return {label: group for label, group in grouped(runs, lambda each: each.label).items() if len(group) > 1}
+
+
+def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
+    """Runs on the validation images of which some differ in one of the two options studied alone.
+
+    They are grouped by their method and whatever other options they have.
+    """
+
+    def rest(each: FinishedRun) -> str:
+        return with_options(each.run.method, {name: value for name, value in each.run.options.items() if name not in SENSITIVE})
+
+    runs = [
+        each
+        for each in setting.runs
+        if each.run.split == "validation" and all(isinstance(option(each, name), int | float) for name in SENSITIVE)
+    ]
+    found = {}
+    for label, group in grouped(runs, rest).items():
+        shown = {each.run.key for name in SENSITIVE for line in lines(group, name).values() for each in line}
+        found[label] = [each for each in group if each.run.key in shown]
+    return {label: group for label, group in found.items() if group}
+
+
+def lines(group: Sequence[FinishedRun], name: str) -> dict[Any, list[FinishedRun]]:
+    """Runs that have two or more values of an option, by the value of the other one, whose default comes first."""
+    (other,) = (each for each in SENSITIVE if each != name)
+    by_other = grouped(group, lambda each: option(each, other))
+    order = sorted(by_other, key=lambda value: (value != SENSITIVE[other], value))
+    return {value: by_other[value] for value in order if len({option(each, name) for each in by_other[value]}) > 1}
+
+
+def option(each: FinishedRun, name: str) -> Any:
+    """What a run has for one of the two options studied."""
+    return each.run.options.get(name, SENSITIVE[name])
+
+
+def elsewhere(setting: Setting) -> list[FinishedRun]:
+    """Runs that none of the comparisons takes in."""
+    shown = [*setting.standard.values()]
+    for groups in (repeated(setting, "class_order_seed"), repeated(setting, "seed"), sensitivity(setting)):
+        shown += [each for group in groups.values() for each in group]
+    keys = {each.run.key for each in shown}
+    return [each for each in setting.runs if each.run.key not in keys]
+
+
+def _labels(named: Iterable[tuple[tuple[str, ...], str, str]]) -> dict[tuple[str, ...], str]:
+    """Names to show for digests: the last part of a path; where several share it, with what tells them apart."""
+    chosen: dict[tuple[str, ...], tuple[str, str]] = {}
+    for digests, name, detail in named:
+        chosen.setdefault(digests, (re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name, detail))
+    labels = {digests: name for digests, (name, _) in chosen.items()}
+    details = {digests: detail for digests, (_, detail) in chosen.items()}
+    for more in (details, {digests: digests[0][:8] for digests in chosen}):
+        counts = Counter(labels.values())
+        labels = {each: f"{label}, {more[each]}" if counts[label] > 1 else label for each, label in labels.items()}
+    return labels

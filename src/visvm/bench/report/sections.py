@@ -1,0 +1,232 @@
+"""The sections of a report that follow the paper's main tables and figures; each gives None where there are no rows for it."""
+
+from collections.abc import Sequence
+
+from visvm.bench.report import plots, plots_analysis
+from visvm.bench.report.comparison import AVERAGE, FINAL, Material, Measure, about_published, chunks, compare, count, percent
+from visvm.bench.report.grouping import Setting, elsewhere
+from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
+from visvm.bench.report.summary import ORACLE, FinishedRun, environments, gap, grouped, with_options
+from visvm.bench.rows import Run
+
+_ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis")
+_CLASSIFIERS = ("ncm", "ridge", "vis")
+
+
+def what_was_run(material: Material) -> Section:
+    """Data sets, encoders, machines, dates, and runs that are not finished."""
+    days = sorted(row.measured_at[:10] for row in material.rows)
+    methods = ", ".join(dict.fromkeys(sorted(row.run.method for row in material.rows)))
+    machine = environments(material.rows)
+    several = [name for name, values in machine.items() if len(values) > 1]
+    runs = f"{count(len(material.finished))} runs are finished, {count(len(material.unfinished))} are not"
+    one, many = (
+        "All rows come from one machine and one set of versions.",
+        "The rows do not all come from one machine and one set of versions",
+    )
+    blocks: list[Block] = [
+        f"{count(len(material.rows))} rows, measured from {days[0]} to {days[-1]}: {runs}. Methods: {methods}.",
+        *(
+            [_data_table(material), _encoder_table(material)]
+            if material.settings
+            else ["No run is finished: there is nothing to compare yet."]
+        ),
+        f"{many}: there are several values of {', '.join(several)}. Times and memory must not be compared across them."
+        if several
+        else one,
+        _plain_table("Where it was measured", ("what", "value"), [(name, "; ".join(values)) for name, values in machine.items()]),
+    ]
+    if material.unfinished:
+        header = ("method", "data set", "protocol", "encoder", "class order", "seed", "split", "sessions there")
+        lines = [(*_identity(each.run), f"{len(each.sessions)} of {each.n_sessions}") for each in material.unfinished]
+        blocks += [
+            "Of these runs sessions are missing; their numbers are nowhere in this report.",
+            _plain_table("Unfinished runs", header, lines),
+        ]
+    return Section("What was run", blocks)
+
+
+def main_table(material: Material) -> Section | None:
+    """Ā and A_B of every method on every data set and protocol."""
+    blocks: list[Block] = []
+    for encoder, found in material.by_encoder.items():
+        blocks += about_published(material, found)
+        blocks += [compare(material, encoder, part, (AVERAGE, FINAL)) for part in chunks(found, 6)]
+    ceiling = any(run.run.method == ORACLE for setting in material.settings for run in setting.standard.values())
+    intro = (
+        "Average accuracy over sessions (Ā) and accuracy after the last session (A_B), in percent: class order 1993, seed 0, "
+        "test images, default options; a method that was run with one set of other options only has them behind its name. "
+        "The best is bold, the second underlined."
+    )
+    oracle = f" {ORACLE} learns all classes at once: a ceiling, not a competitor."
+    return Section("Accuracy", [intro + (oracle if ceiling else ""), *blocks]) if blocks else None
+
+
+def curves(material: Material) -> Section | None:
+    """Accuracy over classes seen."""
+    found = [setting for settings in material.by_encoder.values() for setting in settings]
+    pictures = [
+        _curves_of(material, setting) for setting in found if any(len(each.rows) > 1 for each in setting.standard.values())
+    ]
+    intro = (
+        "Accuracy on all classes seen, after every session. Behind each name is the accuracy after the last session; in brackets "
+        "behind vis, by how many points it is ahead of the best other method (a minus: behind it; the oracle does not count)."
+    )
+    return Section("Accuracy over classes seen", [intro, *pictures]) if pictures else None
+
+
+def _curves_of(material: Material, setting: Setting) -> Picture:
+    runs = list(setting.standard.values())
+    ahead = gap(runs)
+    lines = [plots.Line(each.label, each.run.method, each.seen, [100 * value for value in each.accuracies]) for each in runs]
+    said = ""
+    if ahead is not None:
+        where = "ahead of" if ahead.value >= 0 else "behind"
+        said = f" In the end vis is {abs(100 * ahead.value):.2f} points {where} {ahead.other}."
+    drawing = plots.curves(setting.label, lines, material.look, None if ahead is None else 100 * ahead.value)
+    return Picture(f"curves-{material.names[setting.label]}", f"{setting.label}: accuracy over classes seen.{said}", drawing)
+
+
+def ablation(material: Material) -> Section | None:
+    """The parts of ours, added one by one."""
+    intro = (
+        "Accuracy after the last session: a linear LS-SVM on the last block's feature, with the kernel map, with fused blocks."
+    )
+    ran = {each.run.method for each in material.finished}
+    without = " zs-clip, the paper's first bar, is left out: it needs the text encoder of CLIP, and only image encoders were run."
+    return _bars_section(material, "Ablation", intro + ("" if "zs-clip" in ran else without), _ABLATION)
+
+
+def classifiers(material: Material) -> Section | None:
+    """Three classifiers on the same features."""
+    intro = "Accuracy after the last session of class means, one-hot ridge and LS-SVM on the same fused and lifted features."
+    return _bars_section(material, "Choice of classifier", intro, _CLASSIFIERS)
+
+
+def _bars_section(material: Material, title: str, intro: str, methods: Sequence[str]) -> Section | None:
+    pictures = []
+    for encoder, settings in material.by_encoder.items():
+        groups = [
+            (f"{setting.data}\n{setting.first.protocol}", heights)
+            for setting in settings
+            if len(
+                heights := {each.run.method: 100 * each.final for each in setting.standard.values() if each.run.method in methods}
+            )
+            > 1
+        ]
+        shown = [method for method in methods if any(method in heights for _, heights in groups)]
+        if groups:
+            drawing = plots.bars(encoder, groups, shown, material.look)
+            name = f"{title.lower().replace(' ', '-')}-{material.names[encoder]}"
+            pictures.append(
+                Picture(name, f"{title} with {encoder}: {', '.join(shown)}; accuracy after the last session.", drawing)
+            )
+    return Section(title, [intro, *pictures]) if pictures else None
+
+
+def backbones(material: Material) -> Section | None:
+    """The same images and sessions, seen by several encoders."""
+    usable = [setting for settings in material.by_encoder.values() for setting in settings]
+    blocks: list[Block] = []
+    for stream, settings in grouped(usable, lambda setting: setting.stream).items():
+        for part in chunks(settings, 6) if len(settings) > 1 else []:
+            blocks.append(compare(material, stream, part, (AVERAGE, FINAL), lambda setting: setting.encoder, only_ran=True))
+    intro = (
+        "The same images in the same sessions, seen by different encoders. In brackets, where they apply: numbers of the paper."
+    )
+    return Section("Encoders", [intro, *blocks]) if blocks else None
+
+
+def forgetting(material: Material) -> Section | None:
+    """F_B, and each session's classes over time."""
+    measure = Measure("F_B", lambda each: each.forgetting, lambda numbers: numbers.forgetting, lowest=True)
+    blocks: list[Block] = []
+    for encoder, found in material.by_encoder.items():
+        settings = [setting for setting in found if any(len(each.rows) > 1 for each in setting.standard.values())]
+        for number, part in enumerate(chunks(settings, 6), start=1):
+            blocks.append(compare(material, encoder, part, (measure,)))
+            focus = {setting.stream: each for setting in part if (each := setting.focus) is not None}
+            if focus:
+                panels = [
+                    (stream, [[100 * value for value in row.group_accuracy] for row in each.rows])
+                    for stream, each in focus.items()
+                ]
+                labels = ", ".join(dict.fromkeys(each.label for each in focus.values()))
+                name = f"sessions-{number}-{material.names[encoder]}"
+                caption = (
+                    f"{encoder}, {labels}: accuracy on each session's classes (in percent) after it and after every later one."
+                )
+                blocks.append(Picture(name, caption, plots_analysis.session_maps(f"{labels}, {encoder}", panels)))
+    intro = (
+        "F_B, in points: how far the accuracy on each session's classes has fallen from its best to the end, averaged over all "
+        "sessions but the last. Lower is better. Some of it is no loss of memory: with more classes there is more to confuse."
+    )
+    return Section("Forgetting", [intro, *blocks]) if blocks else None
+
+
+def old_and_new(material: Material) -> Section | None:
+    """Accuracy on old and on new classes after the last session."""
+    measures = (
+        Measure("old", lambda each: each.rows[-1].old_accuracy),
+        Measure("new", lambda each: each.rows[-1].new_accuracy),
+        Measure("harmonic", lambda each: each.rows[-1].harmonic_mean),
+    )
+
+    def told(each: FinishedRun) -> bool:
+        return each.rows[-1].harmonic_mean is not None
+
+    blocks = []
+    for encoder, found in material.by_encoder.items():
+        settings = [setting for setting in found if any(map(told, setting.standard.values()))]
+        blocks += [compare(material, encoder, part, measures) for part in chunks(settings, 4)]
+    intro = "After the last session: accuracy on the classes of earlier sessions, on those of the last, and their harmonic mean."
+    return Section("Old and new classes", [intro, *blocks]) if blocks else None
+
+
+def _data_table(material: Material) -> Table:
+    lines = []
+    for settings in grouped(material.settings, lambda setting: setting.data).values():
+        largest = max((each for setting in settings for each in setting.runs), key=lambda each: each.n_images)
+        trained, tested = sum(row.n_train for row in largest.rows), largest.rows[-1].n_test
+        protocols = ", ".join(dict.fromkeys(setting.first.protocol for setting in settings))
+        digest = largest.run.data_digest[:8]
+        lines.append((settings[0].data, protocols, *map(count, (len(largest.class_names), trained, tested)), digest))
+    return _plain_table("Data sets", ("data set", "protocols", "classes", "learned", "tested", "digest"), lines)
+
+
+def _encoder_table(material: Material) -> Table:
+    first = {setting.encoder: setting.first for setting in material.settings}
+    lines = [(label, run.encoder, run.weights_digest[:8], run.transform) for label, run in first.items()]
+    return _plain_table("Encoders", ("encoder", "as given", "digest of the weights", "transform"), lines)
+
+
+def _plain_table(caption: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    rows = tuple(TableRow(tuple(map(Cell, line))) for line in lines)
+    return Table(caption, tuple(Column(name, words=True) for name in header), rows)
+
+
+def _identity(run: Run) -> tuple[str, ...]:
+    return (
+        with_options(run.method, run.options),
+        run.dataset,
+        run.protocol,
+        run.encoder,
+        str(run.class_order_seed),
+        str(run.seed),
+        run.split,
+    )
+
+
+def other_runs(material: Material) -> Section | None:
+    """Finished runs that no comparison takes in."""
+    header = ("method", "data set", "protocol", "encoder", "class order", "seed", "split", "Ā", "A_B")
+    runs = [each for setting in material.settings for each in elsewhere(setting)]
+    lines = [(*_identity(each.run), percent(each.average), percent(each.final)) for each in runs]
+    return (
+        Section(
+            "Other runs",
+            ["Finished runs that none of the comparisons above takes in.", _plain_table("Other runs", header, lines)],
+        )
+        if runs
+        else None
+    )

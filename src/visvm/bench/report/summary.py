@@ -1,0 +1,227 @@
+"""Rows → runs → what tables and figures show. Everything is a share between 0 and 1 here; only the pages speak of percent."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from visvm.bench.metrics import average_accuracy, forgetting
+from visvm.bench.rows import Row, Run
+
+OURS, ORACLE = "vis", "vis-oracle"
+"""The paper's method; and the one that sees all classes at once, which is a ceiling and no competitor."""
+
+BASELINES = ("zs-clip", "simplecil", "ncm", "slda", "klda", "acil", "ridge", "ranpac-head", "visual-lssvm", "visual-lssvm+kernel")
+"""The other methods that come with visvm, as tables show them; methods of one's own stand between these and ours."""
+
+Mark = Literal["best", "second", ""]
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run with all its rows, one for each session in order.
+
+    Parameters
+    ----------
+    run : Run
+    rows : tuple of Row
+    """
+
+    run: Run
+    rows: tuple[Row, ...]
+
+    @property
+    def label(self) -> str:
+        """The method, with options that are not its defaults."""
+        return with_options(self.run.method, self.run.options)
+
+    @property
+    def accuracies(self) -> list[float]:
+        """A_1 … A_B."""
+        return [row.accuracy for row in self.rows]
+
+    @property
+    def average(self) -> float:
+        """Ā."""
+        return average_accuracy(self.accuracies)
+
+    @property
+    def final(self) -> float:
+        """A_B."""
+        return self.rows[-1].accuracy
+
+    @property
+    def forgetting(self) -> float | None:
+        """F_B; None for a single session."""
+        return forgetting([row.group_accuracy for row in self.rows])
+
+    @property
+    def seen(self) -> list[int]:
+        """Classes seen after each session."""
+        return [sum(row.session_sizes) for row in self.rows]
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of all classes, by arrival."""
+        return [name for row in self.rows for name in row.new_classes]
+
+    @property
+    def learn_seconds(self) -> float:
+        """All sessions together."""
+        return sum(row.seconds["learn"] for row in self.rows)
+
+    @property
+    def predict_seconds(self) -> float:
+        """All sessions together."""
+        return sum(row.seconds["predict"] for row in self.rows)
+
+    @property
+    def predict_seconds_per_image(self) -> float:
+        """The head alone, over all sessions."""
+        return self.predict_seconds / sum(row.n_test for row in self.rows)
+
+    @property
+    def encode_seconds_per_image(self) -> float | None:
+        """The encoder; None where no row tells it."""
+        told = [row.seconds["encode"] for row in self.rows if "encode" in row.seconds]
+        return float(np.mean(told)) if told else None
+
+    @property
+    def peak_memory(self) -> int | None:
+        """The most of any session, in bytes; None where no row tells it."""
+        return max((row.peak_memory for row in self.rows if row.peak_memory is not None), default=None)
+
+    @property
+    def n_images(self) -> int:
+        """Images learned, and those tested on in the end."""
+        return sum(row.n_train for row in self.rows) + self.rows[-1].n_test
+
+
+@dataclass(frozen=True)
+class UnfinishedRun:
+    """A run some of whose rows are missing: it is named in the report, and its numbers are nowhere."""
+
+    run: Run
+    sessions: tuple[int, ...]
+    n_sessions: int
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation over runs, of a number or of each session's."""
+
+    mean: Any
+    std: Any
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far ours is ahead of the best other method after the last session; negative where it is behind."""
+
+    value: float
+    other: str
+
+
+def collect(rows: Iterable[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
+    """Put rows together to runs; of two rows of one session the later counts.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+
+    Returns
+    -------
+    list of FinishedRun, list of UnfinishedRun
+    """
+    finished, unfinished = [], []
+    for group in grouped(rows, lambda row: row.run.key).values():
+        by_session = {row.session: row for row in group}
+        run, n_sessions = group[0].run, group[-1].n_sessions
+        if sorted(by_session) == list(range(1, n_sessions + 1)):
+            finished.append(FinishedRun(run, tuple(by_session[session] for session in sorted(by_session))))
+        else:
+            unfinished.append(UnfinishedRun(run, tuple(sorted(by_session)), n_sessions))
+    return finished, unfinished
+
+
+def gap(runs: Sequence[FinishedRun]) -> Gap | None:
+    """How far ours is ahead in the end; None without ours, or without another that is no oracle."""
+    ours = [each for each in runs if each.run.method == OURS]
+    others = [each for each in runs if each.run.method not in (OURS, ORACLE)]
+    if not ours or not others:
+        return None
+    best = max(others, key=lambda each: each.final)
+    return Gap(ours[0].final - best.final, best.label)
+
+
+def marks(values: Sequence[float | None], shown: Sequence[str], lowest: bool = False) -> list[Mark]:
+    """Which of the values is the best, and which the second; what is shown as the same text shares its place.
+
+    Nothing is marked where fewer than two different texts are there.
+
+    Examples
+    --------
+    >>> marks([0.5, None, 0.7, 0.70001], ["50.00", "–", "70.00", "70.00"])
+    ['second', '', 'best', 'best']
+    """
+    order = sorted(((value, text) for value, text in zip(values, shown, strict=True) if value is not None), reverse=not lowest)
+    texts = list(dict.fromkeys(text for _, text in order))
+    names: dict[str, Mark] = {texts[0]: "best", texts[1]: "second"} if len(texts) > 1 else {}
+    return ["" if value is None else names.get(text, "") for value, text in zip(values, shown, strict=True)]
+
+
+def spread(values: Sequence[Any]) -> Spread:
+    """Mean and sample standard deviation (n - 1) over the first axis; 0 for a single value.
+
+    Examples
+    --------
+    >>> over = spread([0.25, 0.75])
+    >>> float(over.mean), round(float(over.std), 4)
+    (0.5, 0.3536)
+    """
+    array = np.asarray(values, dtype=float)
+    std = array.std(axis=0, ddof=1) if len(array) > 1 else np.zeros(array.shape[1:])
+    return Spread(array.mean(axis=0)[()], std[()])
+
+
+def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """All values of everything that rows tell of their environment, in the order of appearance."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for name, value in row.environment.items():
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            found.setdefault(name, {})[text] = None
+    return {name: list(values) for name, values in found.items()}
+
+
+def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
+    """Runs as tables show them: baselines, methods of one's own, ours, the oracle."""
+
+    def place(each: FinishedRun) -> tuple[Any, ...]:
+        order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
+        return order.get(each.run.method, order[None]), by_number(each.label), each.run.class_order_seed, each.run.seed
+
+    return sorted(runs, key=place)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Items by their key, in the order of appearance."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def with_options(method: str, options: dict[str, Any]) -> str:
+    """A method's name, with its options where there are any."""
+    said = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
+    return f"{method} ({said})" if said else method
+
+
+def by_number(text: str) -> list[Any]:
+    """A sorting key in which B50 comes before B100."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]

@@ -1,0 +1,201 @@
+"""``results.jsonl``: one line of JSON for every session of every run, appended when it is measured.
+
+A line is written in one piece and flushed to the disk, so a process that is killed leaves whole lines and at most one torn one
+at the end, which is dropped when the file is opened again.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from visvm.errors import InputError, VisvmError
+
+FILE_NAME = "results.jsonl"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one stream of classes: what decides its numbers, and nothing else.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the data set, or path of a folder of one's own.
+    data_digest : str
+        SHA-256 over the class names and the content of all images used.
+    encoder : str
+    weights_digest : str
+    transform : str
+    protocol : str
+        Such as "B0 Inc20", or "sessions 5,3,2".
+    class_order_seed : int
+    method : str
+    seed : int
+        Of the method's own random numbers.
+    options : dict
+        Options of the method that differ from its defaults.
+    split : str
+        "test", or "validation": a fifth of the training images, the rest being trained on.
+    """
+
+    dataset: str
+    data_digest: str
+    encoder: str
+    weights_digest: str
+    transform: str
+    protocol: str
+    class_order_seed: int
+    method: str
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    split: str = "test"
+
+    @property
+    def key(self) -> str:
+        """A short digest by which a run is known again; where an encoder lies on the disk is not in it."""
+        content = {name: value for name, value in asdict(self).items() if name not in ("dataset", "encoder")}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured after one session of a run.
+
+    Parameters
+    ----------
+    run : Run
+    session : int
+        From 1.
+    n_sessions : int
+        Of the whole stream.
+    new_classes : list of str
+        Names of the classes this session brought, in the order of arrival.
+    session_sizes : list of int
+        How many classes each session so far brought.
+    n_train, n_test : int
+        Images learned in this session; images tested on.
+    accuracy : float
+        A_b, from 0 to 1.
+    group_accuracy : list of float
+        Accuracy on the classes of each session so far.
+    old_accuracy, new_accuracy, harmonic_mean : float or None
+        On the classes of earlier sessions, and of this one; None where there are no earlier ones.
+    class_correct, class_counts : list of int
+        Of every class seen so far, in the order of arrival: test images recognised, and all of them.
+    confusions : list of (int, int, int)
+        After the last session only: class, what it was taken for (both by arrival, from 0), how often; most frequent first.
+    seconds : dict of float
+        "learn", "predict"; and "encode", a single image's mean time where images were encoded in this run of the program.
+    peak_memory : int or None
+        The most memory the process held while this session was learned and tested, in bytes.
+    trainable_parameters, state_bytes : int
+    choices : dict
+    environment : dict
+        Versions, CPU, number of threads.
+    measured_at : str
+        UTC, ISO 8601.
+    """
+
+    run: Run
+    session: int
+    n_sessions: int
+    new_classes: list[str]
+    session_sizes: list[int]
+    n_train: int
+    n_test: int
+    accuracy: float
+    group_accuracy: list[float]
+    old_accuracy: float | None
+    new_accuracy: float | None
+    harmonic_mean: float | None
+    class_correct: list[int]
+    class_counts: list[int]
+    confusions: list[tuple[int, int, int]]
+    seconds: dict[str, float]
+    peak_memory: int | None
+    trainable_parameters: int
+    state_bytes: int
+    choices: dict[str, Any]
+    environment: dict[str, Any]
+    measured_at: str
+
+
+def parse(line: str) -> Row:
+    """A row from its line."""
+    said = json.loads(line)
+    said["run"] = Run(**said["run"])
+    said["confusions"] = [tuple(triple) for triple in said["confusions"]]
+    return Row(**said)
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """All rows of a results folder; a torn last line is left out."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        raise InputError(f"{folder} must hold {FILE_NAME}; it does not: run 'visvm bench RECIPE --out {folder}' first")
+    rows = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last line end is torn, or nothing
+        try:
+            rows.append(parse(line.decode()))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"line {number} of {path} must be a row of results; it is not ({error}): remove the line") from error
+    return rows
+
+
+@contextmanager
+def open_for_appending(folder: Path) -> Iterator["Results"]:
+    """The results of a folder, held against other processes; made if they are not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / f".{FILE_NAME}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise VisvmError(f"{folder} must not be in use by another 'visvm bench'; it is: wait, or give another --out") from None
+    try:
+        path = folder / FILE_NAME
+        if path.exists():
+            content = path.read_bytes()
+            if content and not content.endswith(b"\n"):
+                os.truncate(path, content.rfind(b"\n") + 1)
+        else:
+            path.touch()
+        yield Results(path, read_rows(folder))
+    finally:
+        lock.release()
+
+
+class Results:
+    """Rows that are there, and a place for more.
+
+    Parameters
+    ----------
+    path : Path
+    rows : list of Row
+        Those already in the file.
+    """
+
+    def __init__(self, path: Path, rows: list[Row]) -> None:
+        self.path = path
+        self._sessions: dict[str, set[int]] = {}
+        for row in rows:
+            self._sessions.setdefault(row.run.key, set()).add(row.session)
+
+    def sessions(self, run: Run) -> set[int]:
+        """Which sessions of a run are there."""
+        return self._sessions.get(run.key, set())
+
+    def append(self, row: Row) -> None:
+        """Add a row; it is on the disk when this returns."""
+        line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")) + "\n"
+        with self.path.open("ab", buffering=0) as file:
+            file.write(line.encode())
+            os.fsync(file.fileno())
+        self._sessions.setdefault(row.run.key, set()).add(row.session)

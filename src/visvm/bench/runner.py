@@ -1,0 +1,242 @@
+"""Recipes → rows: encode once, then every method, session by session, each measured and written down at once.
+
+A run that was interrupted is learned again from its first session, since methods keep no state on the disk, but only the rows
+that are missing are measured and added.
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from visvm.bench.datasets import DATASETS
+from visvm.bench.environment import describe_environment
+from visvm.bench.features import EncodedData, Progress, encode_data, seconds_per_image
+from visvm.bench.loading import ImageData, content_digest, load_dataset
+from visvm.bench.methods import METHODS
+from visvm.bench.methods.method import Setup
+from visvm.bench.metrics import score
+from visvm.bench.recipe import Recipe
+from visvm.bench.rows import Results, Row, Run
+from visvm.bench.streams import ClassStream, class_order, plain_protocol, session_sizes, validation_split
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.encoder import Encoder
+from visvm.encoders.images import Transform
+from visvm.errors import EncoderError, InputError
+from visvm.head.memory import peak_bytes, reset_peak
+
+
+@dataclass(frozen=True)
+class Job:
+    """The runs of a recipe that share their features.
+
+    Parameters
+    ----------
+    data : ImageData
+    encoder : Encoder
+    transform : Transform
+    runs : list of Run
+    refused : dict of str
+        Methods that cannot run with this encoder, and why.
+    """
+
+    data: ImageData
+    encoder: Encoder
+    transform: Transform
+    runs: list[Run]
+    refused: dict[str, str]
+
+    def n_sessions(self, run: Run) -> int:
+        """How many sessions a run has."""
+        return len(session_sizes(run.protocol, len(self.data.classes)))
+
+    def setup(self, run: Run) -> Setup:
+        """What the run's method is told before it starts."""
+        return Setup(self.encoder.layer_dims, self.encoder.project, run.seed)
+
+
+def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encoder]) -> Iterator[Job]:
+    """Work out the runs of a recipe, data set by data set and encoder by encoder; nothing is encoded yet.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    root : Path, optional
+        Folder of the data sets.
+    load_encoder : callable
+        Gives the encoder of a name.
+    """
+    _check_methods(recipe)
+    loaded = []
+    for name in recipe.datasets:
+        data = load_dataset(name, root, train_per_class=recipe.train_per_class, test_per_class=recipe.test_per_class)
+        protocols = [_protocol(name, protocol) for protocol in recipe.protocols]
+        for protocol in protocols:
+            session_sizes(protocol, len(data.classes))  # refuses what does not fit, before hours of work
+        loaded.append((data, protocols, content_digest(data)))
+    for encoder_name in recipe.encoders:
+        encoder = load_encoder(encoder_name)
+        transform = Transform(recipe.transform, encoder.preprocessing)
+        refused = _refusals(recipe, encoder)
+        for data, protocols, digest in loaded:
+            runs = {
+                run.key: run
+                for protocol in protocols
+                for class_order_seed in recipe.class_order_seeds
+                for method in recipe.methods
+                if method not in refused
+                for seed in recipe.seeds
+                for options in recipe.variants()
+                for run in [
+                    Run(
+                        dataset=data.name,
+                        data_digest=digest,
+                        encoder=encoder.name,
+                        weights_digest=encoder.digest,
+                        transform=recipe.transform,
+                        protocol=protocol,
+                        class_order_seed=class_order_seed,
+                        method=method,
+                        seed=seed,
+                        options=changed_options(method, options),
+                        split=recipe.split,
+                    )
+                ]
+            }
+            yield Job(data, encoder, transform, list(runs.values()), refused)
+
+
+def missing_runs(job: Job, results: Results) -> list[Run]:
+    """Runs of a job that do not have all their rows yet."""
+    return [run for run in job.runs if len(results.sessions(run)) < job.n_sessions(run)]
+
+
+def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Progress) -> Iterator[Row]:
+    """Do what is missing of a job; every row is on the disk when it is given.
+
+    Parameters
+    ----------
+    job : Job
+    results : Results
+    cache : FeatureCache, optional
+    progress : callable
+    """
+    missing = missing_runs(job, results)
+    if not missing:
+        return
+    encoded = encode_data(job.data, job.encoder, job.transform, cache, progress)
+    encode_seconds = seconds_per_image(job.data, job.encoder, job.transform)
+    for number, run in enumerate(missing):
+        progress(f"runs on {job.data.name} with {job.encoder.name}", number, len(missing))
+        for row in measure(run, encoded, job.setup(run), results.sessions(run), encode_seconds, progress):
+            results.append(row)
+            yield row
+    progress(f"runs on {job.data.name} with {job.encoder.name}", len(missing), len(missing))
+
+
+def measure(
+    run: Run, data: EncodedData, setup: Setup, known: set[int], encode_seconds: float, progress: Progress
+) -> Iterator[Row]:
+    """Learn a stream and measure after every session that is not among the known ones.
+
+    Parameters
+    ----------
+    run : Run
+    data : EncodedData
+    setup : Setup
+    known : set of int
+        Sessions that need no row.
+    encode_seconds : float
+        What encoding an image takes, to be written down beside the rest.
+    progress : callable
+    """
+    train, test = (data.train, data.test) if run.split == "test" else validation_split(data.train)
+    order = class_order(len(data.classes), run.class_order_seed)
+    sizes = session_sizes(run.protocol, len(order))
+    stream = ClassStream(train, test, order, sizes)
+    method = METHODS[run.method](setup, **run.options)
+    environment = describe_environment()
+    for session in stream:
+        progress("sessions of this run", session.number - 1, len(sizes))
+        counted = reset_peak()
+        start = time.perf_counter()
+        method.learn(session.features, session.labels)
+        learned = time.perf_counter()
+        if session.number in known:
+            continue
+        features, labels = stream.test()
+        begin = time.perf_counter()
+        predicted = method.predict(features)
+        end = time.perf_counter()
+        scores, costs = score(labels, predicted, stream.sizes), method.costs()
+        yield Row(
+            run=run,
+            session=session.number,
+            n_sessions=len(sizes),
+            new_classes=[data.classes[place] for place in session.classes],
+            session_sizes=stream.sizes,
+            n_train=len(session.labels),
+            n_test=len(labels),
+            accuracy=scores.accuracy,
+            group_accuracy=scores.group_accuracy,
+            old_accuracy=scores.old_accuracy,
+            new_accuracy=scores.new_accuracy,
+            harmonic_mean=scores.harmonic_mean,
+            class_correct=scores.class_correct,
+            class_counts=scores.class_counts,
+            confusions=scores.confusions if session.number == len(sizes) else [],
+            seconds={"learn": learned - start, "predict": end - begin, "encode": encode_seconds},
+            peak_memory=peak_bytes() if counted else None,
+            trainable_parameters=costs.trainable_parameters,
+            state_bytes=costs.state_bytes,
+            choices=costs.choices,
+            environment=environment,
+            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    progress("sessions of this run", len(sizes), len(sizes))
+
+
+def option_names(method: str) -> dict[str, Any]:
+    """The options of a method with their defaults."""
+    parameters = inspect.signature(METHODS[method]).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def changed_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that the method has, as far as they differ from its defaults."""
+    defaults = option_names(method)
+    return {name: value for name, value in options.items() if name in defaults and defaults[name] != value}
+
+
+def _check_methods(recipe: Recipe) -> None:
+    for method in recipe.methods:
+        if method not in METHODS:
+            raise InputError(f"a method must be one of {', '.join(METHODS)}; got {method!r}: correct it")
+    known: set[str] = set().union(*map(option_names, METHODS))
+    for name in [*recipe.options, *recipe.vary]:
+        if name not in known:
+            raise InputError(f"an option must be one of {', '.join(sorted(known))}; got {name!r}: correct it")
+
+
+def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
+    """Methods that say they cannot work with this encoder."""
+    refused = {}
+    for method in recipe.methods:
+        try:
+            METHODS[method](Setup(encoder.layer_dims, encoder.project))
+        except EncoderError as error:
+            refused[method] = str(error)
+    return refused
+
+
+def _protocol(dataset: str, protocol: str) -> str:
+    """A protocol in full: what "B0" and "B-half" mean depends on the data set."""
+    if protocol not in ("B0", "B-half"):
+        return plain_protocol(protocol)
+    if dataset not in DATASETS:
+        raise InputError(f"{protocol!r} is defined for {', '.join(DATASETS)}; {dataset} is none: give such as 'B0 Inc10'")
+    known = DATASETS[dataset]
+    return known.b0 if protocol == "B0" else known.b_half

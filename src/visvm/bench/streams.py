@@ -1,0 +1,175 @@
+"""Classes in sessions: which come when, and what may be seen of them.
+
+The order of the classes is ``RandomState(seed).permutation(n)``, as in the toolboxes whose numbers are compared. A stream hands
+out one session's training images at a time, as arrays of their own, and test images only of classes that have been learned, so
+that nothing a method is given leads to test data or to what is still to come.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.errors import InputError, VisvmError
+
+Features = NDArray[np.float32]
+Labels = NDArray[np.intp]
+
+_BASE_AND_INCREMENT = re.compile(r"B-?(\d+)[ ,]*Inc-?(\d+)", re.IGNORECASE)
+_LIST = re.compile(r"(?:sessions )?(\d+(?:,\d+)*)")
+_FOLDS = 5  # one fifth of the training images makes a validation set
+
+
+def class_order(n_classes: int, seed: int) -> list[int]:
+    """The order in which classes arrive.
+
+    Examples
+    --------
+    >>> class_order(100, 1993)[:5]
+    [68, 56, 78, 8, 23]
+    """
+    return [int(place) for place in np.random.RandomState(seed).permutation(n_classes)]
+
+
+def session_sizes(protocol: str, n_classes: int) -> list[int]:
+    """How many classes each session brings.
+
+    Parameters
+    ----------
+    protocol : str
+        ``"B50 Inc10"``: 50 classes, then 10 a session, the remainder last; B0 means that the first session is one increment.
+        Or a list, ``"sessions 20,20,5"``; classes beyond its sum are left out.
+    n_classes : int
+
+    Examples
+    --------
+    >>> session_sizes("B0 Inc30", 100), session_sizes("B50 Inc20", 100), session_sizes("sessions 5,1,1", 100)
+    ([30, 30, 30, 10], [50, 20, 20, 10], [5, 1, 1])
+    """
+    text = " ".join(protocol.split())
+    if found := _LIST.fullmatch(text):
+        sizes = [int(size) for size in found[1].split(",")]
+        if min(sizes) < 1 or sum(sizes) > n_classes:
+            raise InputError(
+                f"sessions must have a class or more each and {n_classes} at most in all; got {text!r}: correct them"
+            )
+        return sizes
+    if (found := _BASE_AND_INCREMENT.fullmatch(text)) is None:
+        raise InputError(f"a protocol must be such as 'B0 Inc10', 'B50 Inc10' or 'sessions 20,10,10'; got {text!r}: correct it")
+    base, increment = int(found[1]), int(found[2])
+    if increment < 1 or max(base, increment) > n_classes:
+        raise InputError(f"a protocol must fit the {n_classes} classes there are; got {text!r}: lower its numbers")
+    rest = n_classes - (base or increment)
+    sizes = [base or increment, *[increment] * (rest // increment), rest % increment]
+    return [size for size in sizes if size]
+
+
+def plain_protocol(protocol: str) -> str:
+    """One way to write a protocol, so that one run has one name.
+
+    Examples
+    --------
+    >>> plain_protocol("b-0 inc-10"), plain_protocol("5,3")
+    ('B0 Inc10', 'sessions 5,3')
+    """
+    text = " ".join(protocol.split())
+    if found := _BASE_AND_INCREMENT.fullmatch(text):
+        return f"B{int(found[1])} Inc{int(found[2])}"
+    return f"sessions {found[1]}" if (found := _LIST.fullmatch(text)) else text
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Layer features, (n, width), and the classes they belong to, (n,), as places in the sorted class names."""
+
+    features: Features
+    targets: Labels
+
+
+def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]:
+    """Four fifths of every class to learn from, and one fifth to judge by."""
+    order = np.random.default_rng(seed).permutation(len(samples.targets))
+    order = order[np.argsort(samples.targets[order], kind="stable")]
+    counts = np.bincount(samples.targets)
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)  # place within the class
+    if counts[counts > 0].min() < 2:
+        raise InputError("every class must have two training images or more to be split 4:1; one has a single one: add some")
+    held_out = rank % _FOLDS == np.minimum(counts, _FOLDS)[samples.targets[order]] - 1
+    parts = np.sort(order[~held_out]), np.sort(order[held_out])
+    train, validation = (Samples(samples.features[rows], samples.targets[rows]) for rows in parts)
+    return train, validation
+
+
+@dataclass(frozen=True)
+class Session:
+    """What arrives at once.
+
+    Parameters
+    ----------
+    number : int
+        From 1.
+    classes : list of int
+        Its classes, as places in the sorted class names.
+    features : array of shape (n, width)
+    labels : int array of shape (n,)
+        Class numbers by order of arrival: those of the first session begin with 0.
+    """
+
+    number: int
+    classes: list[int]
+    features: Features
+    labels: Labels
+
+
+class ClassStream:
+    """Training images session by session, and test images of what has been learned.
+
+    Parameters
+    ----------
+    train, test : Samples
+    order : sequence of int
+        Classes in the order of arrival.
+    sizes : sequence of int
+        How many classes each session brings.
+
+    Examples
+    --------
+    >>> samples = Samples(np.eye(3, dtype=np.float32), np.array([0, 1, 2]))
+    >>> stream = ClassStream(samples, samples, order=[2, 0, 1], sizes=[1, 2])
+    >>> [(session.classes, session.labels.tolist(), len(stream.test()[1])) for session in stream]
+    [([2], [0], 1), ([0, 1], [1, 2], 3)]
+    """
+
+    def __init__(self, train: Samples, test: Samples, order: Sequence[int], sizes: Sequence[int]) -> None:
+        self._train = train
+        self._test = test
+        self._order = list(order[: sum(sizes)])
+        self._sizes = list(sizes)
+        self._number = 0  # sessions handed out
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many classes each session handed out so far has brought."""
+        return self._sizes[: self._number]
+
+    def __iter__(self) -> Iterator[Session]:
+        for size in self._sizes[self._number :]:
+            begin = sum(self.sizes)
+            self._number += 1
+            features, labels = self._take(self._train, begin, begin + size)
+            yield Session(self._number, self._order[begin : begin + size], features, labels)
+
+    def test(self) -> tuple[Features, Labels]:
+        """Test images of all classes handed out so far: features, (n, width), and class numbers, (n,)."""
+        if not self._number:
+            raise VisvmError("test images are handed out for classes that were learned; none was yet: learn a session first")
+        return self._take(self._test, 0, sum(self.sizes))
+
+    def _take(self, samples: Samples, begin: int, end: int) -> tuple[Features, Labels]:
+        """Images of the classes that arrive from `begin` to `end`, as arrays of their own, with class numbers."""
+        number = np.full(int(samples.targets.max()) + 1, -1, dtype=np.intp)
+        number[self._order[begin:end]] = np.arange(begin, end)
+        rows = np.flatnonzero(number[samples.targets] >= 0)
+        return samples.features[rows], number[samples.targets[rows]]

@@ -1,0 +1,110 @@
+"""``visvm bench`` and ``visvm report`` as a person uses them."""
+
+import json
+
+import pytest
+
+from tests.test_cli import refused
+from tests.tiny import COLOURS, write_encoder, write_photos
+from visvm.bench.rows import FILE_NAME, read_rows
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("VISVM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def bench(visvm, tmp_path):
+    encoder = write_encoder(tmp_path)
+    for part, seed in (("train", 0), ("test", 1)):
+        write_photos(tmp_path / "colours" / part, tuple(COLOURS), 6, seed)
+    given = {"--datasets": "colours", "--encoder": encoder, "--protocol": "B0 Inc2", "--components": 30, "--out": "out"}
+
+    def run(*arguments, **changes):
+        options = {**given, **{f"--{name.replace('_', '-')}": value for name, value in changes.items()}}
+        return visvm("bench", *arguments, *(part for pair in options.items() if pair[1] is not None for part in pair))
+
+    return run
+
+
+def test_bench_and_report(bench, visvm, tmp_path):
+    code, out, err = bench("table1", methods="simplecil,vis")
+    assert code == 0
+    assert "visvm report out" in out
+    assert "vis n_components=30 seed 0  Ā" in err
+    rows = read_rows(tmp_path / "out")
+    assert [(row.run.method, row.session) for row in rows] == [("simplecil", 1), ("simplecil", 2), ("vis", 1), ("vis", 2)]
+    code, out, _ = visvm("report", "out")
+    assert code == 0
+    assert out.split() == ["out/report.html", "out/report.md"]
+    assert "simplecil" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_without_a_recipe_they_are_listed(visvm):
+    code, out, _ = visvm("bench")
+    assert code == 0
+    assert "table1" in out
+    assert "smoke" in out
+
+
+def test_options_change_what_is_run(bench, tmp_path):
+    bench("ablation", methods="vis", seeds="1,2", feature_seeds="7", train_per_class=5, test_per_class=2, quiet=None)
+    rows = read_rows(tmp_path / "out")
+    assert {(row.run.class_order_seed, row.run.seed) for row in rows} == {(1, 7), (2, 7)}
+    assert {(row.n_train, row.n_test) for row in rows} == {(10, 4), (10, 8)}
+    assert {row.run.options["n_components"] for row in rows} == {30}
+
+
+def test_dry_run_tells_the_cost_and_does_nothing(bench, tmp_path):
+    code, out, _ = bench("table1", "--dry-run")
+    assert code == 0
+    assert "11 of 11" in " ".join(out.split())
+    assert "48 of 48" in " ".join(out.split())
+    assert "nothing was run" in out
+    assert not (tmp_path / "out").exists()
+    bench("table1", methods="simplecil")
+    _, out, _ = bench("table1", "--dry-run")
+    assert "10 of 11" in " ".join(out.split())
+    assert "0 of 48" in " ".join(out.split())
+
+
+def test_a_method_that_cannot_run_is_left_out_unless_it_is_asked_for(bench):
+    code, _, err = bench("ablation", components=20)
+    assert code == 0
+    assert "zs-clip is left out" in err
+    refused(bench("ablation", methods="zs-clip"), "text encoder")
+
+
+def test_quiet_says_nothing(bench):
+    assert bench("table1", "--quiet", methods="simplecil") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"methods": "viss"}, "viss"),
+        ({"datasets": "cub2000"}, "cub2000"),
+        ({"protocol": "B0 Inc50"}, "4 classes"),
+        ({"seeds": "1,x"}, "--seeds"),
+        ({"encoder": "dinov9"}, "dinov9"),
+        ({"components": "0"}, "--components"),
+        ({"datasets": "cub200"}, "VISVM_DATA"),
+    ],
+)
+def test_mistakes_get_one_line(bench, changes, named):
+    refused(bench("table1", **changes), named)
+
+
+def test_unknown_recipe_and_folder(bench, visvm):
+    refused(bench("table9"), "table9", "ablation")
+    refused(visvm("report", "nowhere"), "nowhere", FILE_NAME)
+
+
+def test_rows_are_plain_json(bench, tmp_path):
+    bench("table1", methods="slda")
+    for line in (tmp_path / "out" / FILE_NAME).read_text().splitlines():
+        said = json.loads(line)
+        assert {"run", "session", "accuracy", "group_accuracy", "seconds", "peak_memory", "environment"} <= said.keys()

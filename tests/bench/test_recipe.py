@@ -1,0 +1,96 @@
+import pytest
+
+from visvm.bench.datasets import DATASETS
+from visvm.bench.methods import METHODS
+from visvm.bench.recipe import Recipe, built_in, read_recipe
+from visvm.errors import InputError
+
+NAMES = [
+    *("table1", "ablation", "sensitivity", "class-order-seeds", "random-feature-seeds", "backbones", "forgetting"),
+    *("classifier-choice", "overhead", "trainable-parameters", "training-time", "smoke"),
+]
+
+
+def test_every_analysis_of_the_paper_has_a_recipe():
+    assert sorted(built_in()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_name_what_there_is(name):
+    recipe = read_recipe(name)
+    assert set(recipe.methods) <= set(METHODS)
+    assert set(recipe.datasets) <= {*DATASETS, "digits"}
+    assert recipe.title
+    assert recipe.paper
+
+
+def test_table_1_has_eighteen_settings():
+    recipe = read_recipe("table1")
+    assert len(recipe.datasets) * len(recipe.protocols) == 18
+    assert set(recipe.methods) == set(METHODS) - {"zs-clip"}
+
+
+def test_sensitivity_varies_one_option_at_a_time_on_validation_images():
+    recipe = read_recipe("sensitivity")
+    variants = recipe.variants()
+    assert recipe.split == "validation"
+    assert {"identity_weight": 0.0} in variants
+    assert {"n_components": 20000} in variants
+    assert len(variants) == 10
+
+
+def test_the_smoke_test_runs_every_method():
+    assert set(read_recipe("smoke").methods) == set(METHODS) - {"zs-clip"}
+
+
+def test_five_seeds_each():
+    assert read_recipe("class-order-seeds").class_order_seeds == [1993, 1994, 1995, 1996, 1997]
+    assert len(read_recipe("random-feature-seeds").seeds) == 5
+
+
+def test_a_recipe_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nseeds = [1, 2]\n')
+    assert read_recipe(str(path)) == Recipe("mine", "t", "none", ["x"], ["vis"], seeds=[1, 2])
+
+
+START = 'title = "t"\npaper = ""\ndatasets = ["x"]\nmethods = ["vis"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("title = ", "valid TOML"),
+        ('title = "t"', "paper"),
+        (START + "seed = [1]", "'seed'"),
+        (START + 'name = "x"', "'name'"),
+        (START + "seeds = [1.5]", "seeds"),
+        (START + "seeds = []", "seeds"),
+        (START + "seeds = [true]", "seeds"),
+        (START + 'split = "train"', "split"),
+        (START + "train_per_class = 0", "train_per_class"),
+        (START + "vary = {a = 1}", "vary"),
+        (START + 'options = "x"', "options"),
+        (START.replace('"t"', "1"), "title"),
+    ],
+)
+def test_a_wrong_recipe_gets_one_line_that_names_the_mistake(tmp_path, text, named):
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as refusal:
+        read_recipe(str(path))
+    assert named in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_unknown_recipes_are_refused(tmp_path):
+    with pytest.raises(InputError, match="one of ablation"):
+        read_recipe("tabel1")
+    with pytest.raises(InputError, match="cannot"):
+        read_recipe(str(tmp_path / "none.toml"))
+
+
+def test_changes_take_the_place_of_what_a_recipe_says():
+    recipe = read_recipe("table1").with_changes(datasets=["cub200"], methods=None)
+    assert recipe.datasets == ["cub200"]
+    assert recipe.methods == read_recipe("table1").methods

@@ -1,0 +1,104 @@
+import dataclasses
+
+import pytest
+
+from visvm.bench.rows import FILE_NAME, Row, Run, open_for_appending, read_rows
+from visvm.errors import InputError, VisvmError
+
+RUN = Run("cub200", "d1", "dinov2-s14", "w1", "squash", "B0 Inc20", 1993, "vis", 0, {"n_components": 50})
+
+
+def row(session=1, run=RUN):
+    return Row(
+        run=run,
+        session=session,
+        n_sessions=2,
+        new_classes=["a <b>", "ü"],
+        session_sizes=[2] * session,
+        n_train=10,
+        n_test=4,
+        accuracy=0.5,
+        group_accuracy=[0.5] * session,
+        old_accuracy=None,
+        new_accuracy=None,
+        harmonic_mean=None,
+        class_correct=[1, 1],
+        class_counts=[2, 2],
+        confusions=[(0, 1, 1)],
+        seconds={"learn": 1.0},
+        peak_memory=None,
+        trainable_parameters=0,
+        state_bytes=8,
+        choices={"ridge": 1.0},
+        environment={"visvm": "0"},
+        measured_at="2026-01-01T00:00:00+00:00",
+    )
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    with open_for_appending(tmp_path) as results:
+        results.append(row(1))
+        results.append(row(2))
+        assert results.sessions(RUN) == {1, 2}
+    assert read_rows(tmp_path) == [row(1), row(2)]
+
+
+def test_a_torn_line_is_dropped_at_every_length(tmp_path):
+    with open_for_appending(tmp_path) as results:
+        results.append(row(1))
+        results.append(row(2))
+    whole = (tmp_path / FILE_NAME).read_bytes()
+    first = whole.index(b"\n") + 1
+    for length in range(first, len(whole)):
+        (tmp_path / FILE_NAME).write_bytes(whole[:length])
+        assert read_rows(tmp_path) == [row(1)]
+        with open_for_appending(tmp_path) as results:
+            assert results.sessions(RUN) == {1}
+            results.append(row(2))
+        assert (tmp_path / FILE_NAME).read_bytes() == whole
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    with open_for_appending(tmp_path) as results:
+        results.append(row(1))
+    path = tmp_path / FILE_NAME
+    for damage in (b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
+        path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n" + damage)
+        with pytest.raises(InputError, match="line 2 of") as refusal:
+            read_rows(tmp_path)
+        assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(InputError, match="visvm bench"):
+        read_rows(tmp_path / "none")
+
+
+def test_two_programs_do_not_write_at_once(tmp_path):
+    with open_for_appending(tmp_path), pytest.raises(VisvmError, match="in use"), open_for_appending(tmp_path):
+        pass
+
+
+def test_what_decides_the_numbers_decides_the_key():
+    keys = {RUN.key}
+    changes = {
+        "data_digest": "d2",
+        "weights_digest": "w2",
+        "transform": "crop",
+        "protocol": "B0 Inc10",
+        "class_order_seed": 1994,
+        "method": "ncm",
+        "seed": 1,
+        "options": {},
+        "split": "validation",
+    }
+    for name, value in changes.items():
+        keys.add(dataclasses.replace(RUN, **{name: value}).key)
+    assert len(keys) == 1 + len(changes)
+    assert dataclasses.replace(RUN, dataset="/elsewhere/cub", encoder="/elsewhere/weights").key == RUN.key
+
+
+def test_numbers_that_json_has_not_are_refused(tmp_path):
+    with open_for_appending(tmp_path) as results, pytest.raises(ValueError, match="JSON compliant"):
+        results.append(dataclasses.replace(row(), accuracy=float("nan")))
+    assert (tmp_path / FILE_NAME).read_bytes() == b""

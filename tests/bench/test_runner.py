@@ -1,0 +1,293 @@
+"""Recipes to rows, on a small encoder and coloured pictures; what is interrupted goes on and gives the same rows."""
+
+import dataclasses
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tiny import COLOURS, write_encoder, write_photos
+from visvm.bench.features import encode_data
+from visvm.bench.loading import load_dataset
+from visvm.bench.methods import METHODS
+from visvm.bench.methods.method import Setup
+from visvm.bench.recipe import Recipe
+from visvm.bench.rows import FILE_NAME, open_for_appending, read_rows
+from visvm.bench.runner import changed_options, execute, measure, missing_runs, plan
+from visvm.bench.streams import ClassStream, Samples
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.images import Transform
+from visvm.encoders.loading import load_encoder
+from visvm.errors import EncoderError, ImageError, InputError
+
+RUNNABLE = [name for name in METHODS if name != "zs-clip"]
+
+
+def silent(stage, done, total):
+    pass
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    write_encoder(folder)
+    for part, n, seed in (("train", 8, 0), ("test", 4, 1)):
+        write_photos(folder / "colours" / part, tuple(COLOURS), n, seed)
+    return folder
+
+
+def recipe(place, **changes):
+    given = {
+        "datasets": [str(place / "colours")],
+        "methods": ["simplecil", "vis"],
+        "protocols": ["B0 Inc2"],
+        "encoders": [str(place / "tiny.onnx")],
+        "options": {"n_components": 40},
+    }
+    return Recipe("test", "t", "p", **{**given, **changes})
+
+
+def run_all(recipe, folder, cache=None):
+    with open_for_appending(folder) as results:
+        return [row for job in plan(recipe, None, load_encoder) for row in execute(job, results, cache, silent)]
+
+
+def plain(row):
+    """A row without what differs from one measurement to the next."""
+    return dataclasses.replace(row, seconds={}, peak_memory=None, measured_at="")
+
+
+def test_every_method_and_session_gets_a_row(place, tmp_path):
+    rows = run_all(recipe(place, methods=RUNNABLE), tmp_path)
+    assert [(row.run.method, row.session) for row in rows] == [(name, session) for name in RUNNABLE for session in (1, 2)]
+    assert read_rows(tmp_path) == rows
+    for row in rows:
+        assert row.n_sessions == 2
+        assert row.n_train == 16
+        assert row.n_test == 8 * row.session
+        assert 0.5 < row.accuracy <= 1.0
+        assert sum(row.class_correct) / sum(row.class_counts) == row.accuracy
+        assert row.seconds.keys() == {"learn", "predict", "encode"}
+        assert min(row.seconds.values()) > 0
+        assert row.state_bytes > 0
+        assert row.peak_memory is None or row.peak_memory > 2**20
+        assert {"visvm", "numpy", "cpu", "threads"} <= row.environment.keys()
+    names = [name for row in rows[:2] for name in row.new_classes]
+    assert sorted(names) == sorted(COLOURS)
+
+
+def test_what_is_there_is_not_run_again(place, tmp_path):
+    rows = run_all(recipe(place), tmp_path)
+    content = (tmp_path / FILE_NAME).read_bytes()
+    assert run_all(recipe(place), tmp_path) == []
+    assert (tmp_path / FILE_NAME).read_bytes() == content
+    more = run_all(recipe(place, seeds=[0, 1]), tmp_path)
+    assert {row.run.seed for row in more} == {1}
+    assert len(read_rows(tmp_path)) == len(rows) + len(more)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_a_run_that_lost_rows_gives_the_same_ones_again(place, tmp_path, kept):
+    whole = run_all(recipe(place, methods=RUNNABLE[:2]), tmp_path)
+    path = tmp_path / FILE_NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:kept]) + lines[kept][:37])  # the next one torn
+    again = run_all(recipe(place, methods=RUNNABLE[:2]), tmp_path)
+    assert [plain(row) for row in again] == [plain(row) for row in whole[kept:]]
+    assert [plain(row) for row in read_rows(tmp_path)] == [plain(row) for row in whole]
+
+
+SCRIPT = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tests.bench import test_runner
+from visvm.bench import runner
+inner = runner.METHODS["simplecil"].learn
+def slow(self, *given):
+    time.sleep(0.05)
+    inner(self, *given)
+runner.METHODS["simplecil"].learn = slow
+recipe = test_runner.recipe(Path({place!r}), methods=["simplecil"], protocols=["B0 Inc1"], class_order_seeds=list(range(40)))
+test_runner.run_all(recipe, Path({folder!r}))
+"""
+
+
+def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
+    many = recipe(place, methods=["simplecil"], protocols=["B0 Inc1"], class_order_seeds=list(range(40)))
+    whole = [plain(row) for row in run_all(many, tmp_path / "whole")]
+    folder = tmp_path / "killed"
+    root = str(Path(__file__).parents[2])
+    program = SCRIPT.format(root=root, place=str(place), folder=str(folder))
+    before = 0
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", program])
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:  # until it has written some more
+            path = folder / FILE_NAME
+            if path.exists() and path.read_bytes().count(b"\n") >= before + 5:
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        before = len(read_rows(folder))
+    assert 5 <= before < len(whole)
+    run_all(many, folder)
+    found = [plain(row) for row in read_rows(folder)]
+    assert found == whole
+
+
+def test_runs_share_what_they_have_in_common(place):
+    varied = recipe(place, options={}, vary={"identity_weight": [0.01, 0.5], "n_components": [15000, 30]})
+    (job,) = plan(varied, None, load_encoder)
+    # The defaults come up twice and are one run; SimpleCIL has neither option.
+    assert [run.options for run in job.runs if run.method == "vis"] == [{}, {"identity_weight": 0.5}, {"n_components": 30}]
+    assert [run.options for run in job.runs if run.method == "simplecil"] == [{}]
+
+
+def test_options_that_are_the_default_are_no_change():
+    assert changed_options("vis", {"n_components": 15000, "identity_weight": 0.5, "strange": 1}) == {"identity_weight": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"methods": ["viss"]}, "viss"),
+        ({"options": {"n_component": 5}}, "n_component"),
+        ({"vary": {"depth": [1]}}, "depth"),
+        ({"protocols": ["B0"]}, "B0"),
+        ({"protocols": ["B0 Inc9"]}, "4 classes"),
+        ({"datasets": ["cup200"]}, "cup200"),
+        ({"encoders": ["dinov3"]}, "dinov3"),
+        ({"transform": "cut"}, "cut"),
+    ],
+)
+def test_mistakes_get_one_line_before_any_work(place, changes, named):
+    with pytest.raises((InputError, EncoderError)) as refusal:
+        list(plan(recipe(place, **changes), None, load_encoder))
+    assert named in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_method_that_cannot_run_is_said_to_be_left_out(place):
+    (job,) = plan(recipe(place, methods=["zs-clip", "simplecil"]), None, load_encoder)
+    assert "text encoder" in job.refused["zs-clip"]
+    assert [run.method for run in job.runs] == ["simplecil"]
+
+
+def test_an_unreadable_image_stops_a_benchmark(place, tmp_path):
+    for part, seed in (("train", 0), ("test", 1)):
+        write_photos(tmp_path / part, ("red", "blue"), 3, seed)
+    (tmp_path / "train" / "red" / "broken.png").write_bytes(b"\x89PNG no")
+    with pytest.raises(ImageError, match=r"broken\.png"):
+        run_all(recipe(place, datasets=[str(tmp_path)], protocols=["B0 Inc1"]), tmp_path / "out")
+    assert read_rows(tmp_path / "out") == []
+
+
+def test_features_come_from_the_cache(place, tmp_path):
+    data = load_dataset(str(place / "colours"), None)
+    encoder = load_encoder(str(place / "tiny.onnx"))
+    transform = Transform("squash", encoder.preprocessing)
+    with FeatureCache(tmp_path / "features.sqlite") as cache:
+        first = encode_data(data, encoder, transform, cache, silent)
+        encoder.encode = None  # would fail
+        second = encode_data(data, encoder, transform, cache, silent)
+    assert np.array_equal(first.train.features, second.train.features)
+    assert np.array_equal(first.test.features, second.test.features)
+
+
+def test_validation_rows_never_look_at_test_images(place):
+    (job,) = plan(recipe(place, split="validation", methods=["vis"]), None, load_encoder)
+    encoded = encode_data(job.data, job.encoder, job.transform, None, silent)
+    hidden = dataclasses.replace(encoded, test=Locked("test images"))
+    rows = list(measure(job.runs[0], hidden, job.setup(job.runs[0]), set(), 0.1, silent))
+    assert [row.n_test for row in rows] == [2, 4]  # one of eight images of every class
+
+
+class Locked:
+    """Stands for data that must not be looked at."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __getattr__(self, name):
+        raise AssertionError(f"{self.what} were reached for")
+
+
+class GuardedFeatures:
+    """Features of which only the rows of classes that have arrived may be read, and none while a method learns."""
+
+    def __init__(self, features, targets, guard):
+        self.features, self.targets, self.guard = features, targets, guard
+
+    def __getitem__(self, rows):
+        assert not self.guard.learning, "data were reached for while a method learned"
+        assert set(self.targets[rows]) <= self.guard.allowed, "classes of the future were reached for"
+        return self.features[rows]
+
+
+class Guard:
+    def __init__(self, order, sizes):
+        self.order, self.sizes, self.learning, self.allowed = order, sizes, False, set()
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_no_method_can_reach_test_images_or_future_classes(name):
+    """The stream raises as soon as anything is read that has not arrived, or while a method learns."""
+    generator = np.random.default_rng(0)
+    targets = np.repeat(np.arange(6), 8)
+    features = (generator.normal(size=(48, 12)) + 3 * generator.normal(size=(6, 12))[targets]).astype(np.float32)
+    order, sizes = [4, 2, 0, 5, 1, 3], [2, 3, 1]
+    guard = Guard(order, sizes)
+    guarded = Samples(GuardedFeatures(features, targets, guard), targets)
+    stream = ClassStream(guarded, guarded, order, sizes)
+    method = METHODS[name](Setup((6, 6), lambda final: final), **changed_options(name, {"n_components": 30}))
+    for number, size in enumerate(sizes):
+        guard.allowed |= set(order[sum(sizes[:number]) : sum(sizes[:number]) + size])
+        session = next(iter(stream))
+        guard.learning = True
+        method.learn(session.features, session.labels)
+        guard.learning = False
+        tested, labels = stream.test()
+        assert set(method.predict(tested)) <= set(range(sum(sizes[: number + 1])))
+        assert np.mean(method.predict(tested) == labels) > 0.6
+    guard.allowed = {4}
+    with pytest.raises(AssertionError, match="future"):  # the guard does what it is for
+        stream.test()
+
+
+def test_rows_do_not_depend_on_what_ran_before(place, tmp_path):
+    alone = run_all(recipe(place, methods=["vis"]), tmp_path / "alone")
+    after = run_all(recipe(place, methods=["acil", "ridge", "vis"]), tmp_path / "after")
+    assert [plain(row) for row in after if row.run.method == "vis"] == [plain(row) for row in alone]
+
+
+def test_missing_runs_are_those_without_all_rows(place, tmp_path):
+    (job,) = plan(recipe(place), None, load_encoder)
+    with open_for_appending(tmp_path) as results:
+        assert missing_runs(job, results) == job.runs
+        next(execute(job, results, None, silent))
+        assert missing_runs(job, results) == job.runs
+    run_all(recipe(place, methods=["simplecil"]), tmp_path)
+    with open_for_appending(tmp_path) as results:
+        assert [run.method for run in missing_runs(job, results)] == ["vis"]
+
+
+def test_contributings_method_is_one_file_and_one_line(place, tmp_path, monkeypatch):
+    """The example of CONTRIBUTING.md, registered as it says, learns and gets its rows."""
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    name = re.search(r'`"(.*?)": (\w+)` to the dict', text)
+    namespace = {}
+    exec(compile(code, "medians.py", "exec"), namespace)
+    monkeypatch.setitem(METHODS, name[1], namespace[name[2]])
+    rows = run_all(recipe(place, methods=[name[1]], options={}, vary={"norm": [1, 2]}), tmp_path)
+    assert [(row.run.options, row.session) for row in rows] == [({"norm": 1}, 1), ({"norm": 1}, 2), ({}, 1), ({}, 2)]
+    assert min(row.accuracy for row in rows) > 0.7
+    assert rows[-1].state_bytes == 4 * 12 * 4
+    assert len(code.strip().splitlines()) <= 22
