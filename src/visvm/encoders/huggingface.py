@@ -133,7 +133,7 @@ class TowerEncoder:
         return cast(LayerFeatures, torch.cat(taken, dim=1).cpu().numpy())
 
     def project(self, final: FinalFeatures) -> NDArray[np.float32]:
-        """What the encoder itself puts out, (n, layer_dims[-1]) → (n, p): the last norm, and CLIP's projection; of SigLIP `final`.
+        """What the encoder itself puts out, (n, layer_dims[-1]) → (n, p): last norm, and CLIP's projection; of SigLIP `final`.
 
         Raises
         ------
