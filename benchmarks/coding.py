@@ -62,10 +62,10 @@ def main() -> None:
         "# ±1 or one-hot targets",
         "",
         f"Written by `python benchmarks/coding.py`: CUB-200, {given.encoder}, D = {given.components}, all 200 classes learned,",
-        f"{len(lifted)} test images; λ chosen on a base session of {given.base} classes. The last column is the largest difference",
-        "between classes of what should be one function of x shared by all of them.",
+        f"{len(lifted)} test images; λ chosen on a base session of {given.base} classes. The last column is the largest",
+        "difference between classes of what should be one function of x shared by all of them.",
         "",
-        "| λ | validation error, ±1 | validation error, one-hot × 4 | images with another answer | 2·f(one-hot) - f(±1): spread |",
+        "| λ | validation error, ±1 | validation error, one-hot × 4 | other answers | 2·f(one-hot) - f(±1): spread |",
         "|---:|---:|---:|---:|---:|",
     ]
     for ridge in RIDGE_CANDIDATES[5:]:

@@ -55,7 +55,7 @@ def make_rows(run, accuracies, groups=None, sizes=None, names=None, **changes):
             "peak_memory": 2 * 10**8,
             "trainable_parameters": 0,
             "state_bytes": 10**6 * session,
-            "choices": {},
+            "choices": {"ridge": 1.0},
             "environment": ENVIRONMENT,
             "measured_at": f"2026-11-{session:02d}T10:00:00+00:00",
             **last,

@@ -295,6 +295,16 @@ def test_old_and_new_and_encoders():
     assert sections.backbones(gather(make_rows(make_run(), [0.5]), read_published())) is None
 
 
+def test_choices_are_told_in_words():
+    rows = make_rows(
+        make_run("vis"), [0.9, 0.8], choices={"ridge": 1000.0, "layers": [6, 12], "mixer_is_identity": False, "x": None}
+    )
+    rows += make_rows(make_run("simplecil"), [0.9, 0.8], choices={})
+    markdown = write_markdown("t", [sections.choices(gather(rows, read_published()))])
+    assert markdown_row(markdown, "vis") == ["ridge 1000, layers 6 12, mixer is identity false"]
+    assert "simplecil" not in markdown
+
+
 def test_ablation_says_what_is_left_out():
     streams = [("visual-lssvm", [0.5, 0.4]), ("vis", [0.6, 0.5])]
     _, markdown = both(sections.ablation, *streams)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from visvm.bench.methods.method import Features, Labels
+from visvm.bench.methods.method import Features, Labels, Setup
 from visvm.bench.methods.vis import Vis
 
 
@@ -12,11 +12,13 @@ class VisOracle(Vis):
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, learning_rate, batch_size, identity_weight, max_selection_samples
-        As in ``visvm.VisClassifier``.
+    n_components, max_selection_samples
+        As in ``visvm.VisClassifier``; fewer samples, as the choices are made again in every session.
     """
 
-    _seen: tuple[Features, Labels] | None = None
+    def __init__(self, setup: Setup, *, n_components: int | None = 15000, max_selection_samples: int | None = 2000) -> None:
+        super().__init__(setup, n_components=n_components, max_selection_samples=max_selection_samples)
+        self._seen: tuple[Features, Labels] | None = None
 
     def learn(self, features: Features, labels: Labels) -> None:
         """Keep one more session, and learn all of them together."""

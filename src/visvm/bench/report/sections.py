@@ -183,6 +183,31 @@ def old_and_new(material: Material) -> Section | None:
     return Section("Old and new classes", [intro, *blocks]) if blocks else None
 
 
+def choices(material: Material) -> Section | None:
+    """What the methods settled on by themselves."""
+    blocks: list[Block] = []
+    for settings in material.by_encoder.values():
+        for setting in settings:
+            lines = [(each.label, _told(each)) for each in setting.standard.values() if each.rows[-1].choices]
+            if lines:
+                blocks.append(_plain_table(setting.label, ("method", "settled on"), lines))
+    intro = "What each method chose by itself from the training images it had seen; where it chose anew, the last choice."
+    return Section("Choices", [intro, *blocks]) if blocks else None
+
+
+def _told(each: FinishedRun) -> str:
+    """The choices of a run after its last session, in words."""
+
+    def value(said: object) -> str:
+        if isinstance(said, float):
+            return f"{said:.4g}"
+        return " ".join(map(str, said)) if isinstance(said, list) else str(said).lower()
+
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value(said)}" for name, said in each.rows[-1].choices.items() if said is not None
+    )
+
+
 def _data_table(material: Material) -> Table:
     lines = []
     for settings in grouped(material.settings, lambda setting: setting.data).values():

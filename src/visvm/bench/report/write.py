@@ -26,6 +26,7 @@ _SECTIONS = (
     sections.backbones,
     sections.forgetting,
     sections.old_and_new,
+    sections.choices,
     sections_analysis.trade_offs,
     sections_analysis.overhead,
     sections_analysis.confused_classes,
