@@ -77,7 +77,7 @@ def main() -> None:
         lines.append(f"| {ridge:g} | {errors[0]:.5f} | {errors[1]:.5f} | {other} | {spread:.1e} |")
     lines += ["", *(f"λ chosen with {name} targets: {chosen:g}." for name, (chosen, _) in trials.items())]
     print("\n".join(lines))
-    (HERE / "CODING.md").write_text("\n".join(lines) + "\n")
+    (HERE / "CODING.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

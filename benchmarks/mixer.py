@@ -108,7 +108,7 @@ def study(base: Base) -> tuple[tuple[float, float], dict[tuple[str, str], Gain]]
 def write(lines: list[str]) -> None:
     """Print lines, and add them to the page."""
     print("\n".join(lines), flush=True)
-    with (HERE / "MIXER.md").open("a") as file:
+    with (HERE / "MIXER.md").open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
 
 
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--encoder", action="append")
     parser.add_argument("--base", type=int, action="append", help="classes of the base session")
     given = parser.parse_args()
-    (HERE / "MIXER.md").write_text("# Does the mixer pay?\n\nWritten by `python benchmarks/mixer.py`.\n")
+    (HERE / "MIXER.md").write_text("# Does the mixer pay?\n\nWritten by `python benchmarks/mixer.py`.\n", encoding="utf-8")
     data = load_dataset("cub200", given.data)
     order = class_order(len(data.classes), 1993)
     for name in given.encoder or ["dinov2-s14", "clip-b16-openai"]:

@@ -431,7 +431,8 @@ def main() -> None:
             sys.stderr.write(f"visvm: {line}\n")
         code = 2
     if code == _INTERRUPTED:
-        sys.stderr.write("visvm: interrupted; nothing was changed\n")
+        left = "rows measured so far are kept; the same command goes on" if "bench" in sys.argv[1:2] else "nothing was changed"
+        sys.stderr.write(f"visvm: interrupted; {left}\n")
     sys.exit(code)
 
 

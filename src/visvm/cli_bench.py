@@ -7,25 +7,38 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visvm.cli_upkeep import Quiet
-from visvm.errors import EncoderError, InputError
+from visvm.errors import EncoderError, InputError, VisvmError
 
 if TYPE_CHECKING:
     from visvm.bench.features import Progress
     from visvm.bench.recipe import Recipe
     from visvm.bench.rows import Results, Row
-    from visvm.bench.runner import Job
+    from visvm.bench.runner import Failure, Job
     from visvm.encoders.encoder import Encoder
 
 
-def _listed(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+def _listed(text: str | None, option: str) -> list[str] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise InputError(f"{option} must name something; got {text!r}: correct it, or leave it out")
+    return parts
 
 
-def _numbers(text: str | None, option: str) -> list[int] | None:
-    parts = _listed(text)
-    if parts is not None and not all(part.isdecimal() for part in parts):
-        raise InputError(f"{option} must be whole numbers, separated by commas; got {text!r}: correct it")
+def _seeds(text: str | None, option: str) -> list[int] | None:
+    from visvm.bench.recipe import is_seed
+
+    parts = _listed(text, option)
+    if parts is not None and not all(part.isdecimal() and is_seed(int(part)) for part in parts):
+        raise InputError(f"{option} must be whole numbers from 0 to 4294967295, separated by commas; got {text!r}: correct it")
     return None if parts is None else [int(part) for part in parts]
+
+
+def _home(path: Path) -> Path:
+    from visvm.labelled import expanded
+
+    return expanded(path)
 
 
 def bench(
@@ -50,8 +63,10 @@ def bench(
     train_per_class: Annotated[int | None, typer.Option(min=1, help="Use the first so many training images of a class.")] = None,
     test_per_class: Annotated[int | None, typer.Option(min=1, help="Use the first so many test images of a class.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of the data sets.", show_default="VISVM_DATA")] = None,
-    output: Annotated[Path, typer.Option("--out", help="Folder for results.jsonl.", metavar="DIR")] = Path("results"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan with its cost, and do nothing.")] = False,
+    output: Annotated[Path, typer.Option("--out", help="Folder for results.jsonl.", metavar="DIR", callback=_home)] = Path(
+        "results"
+    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan with its cost, and run nothing.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run benchmarks of the paper. What is in results.jsonl already is not run again."""
@@ -67,12 +82,12 @@ def bench(
     for name in recipes:
         recipe = recipe_files.read_recipe(name)
         changed = recipe.with_changes(
-            methods=_listed(methods),
-            datasets=_listed(datasets),
+            methods=_listed(methods, "--methods"),
+            datasets=_listed(datasets, "--datasets"),
             protocols=None if protocol is None else [protocol],
-            encoders=_listed(encoder),
-            class_order_seeds=_numbers(seeds, "--seeds"),
-            seeds=_numbers(feature_seeds, "--feature-seeds"),
+            encoders=_listed(encoder, "--encoder"),
+            class_order_seeds=_seeds(seeds, "--seeds"),
+            feature_seeds=_seeds(feature_seeds, "--feature-seeds"),
             options=None if components is None else {**recipe.options, "n_components": components},
             train_per_class=train_per_class,
             test_per_class=test_per_class,
@@ -83,23 +98,34 @@ def bench(
             for recipe in chosen:
                 _show_plan(recipe, data, output, progress)
             return
+        failures: list[Failure] = []
         with open_for_appending(output) as results:
             for recipe in chosen:
                 for job in _jobs(recipe, data, progress, insist=methods is not None):
-                    _run(job, results, progress, quiet)
+                    failures += _run(job, results, progress, quiet)
+    if failures:
+        first = failures[0]
+        raise VisvmError(
+            f"{len(failures)} runs failed, the others are complete; the first is {first.run.method} on {first.run.dataset} "
+            f"{first.run.protocol}: {first.reason}"
+        )
     if not quiet:
         out().print(f"{output / 'results.jsonl'} is complete; for tables and figures: visvm report {output}", markup=False)
 
 
-def _jobs(recipe: "Recipe", data: Path | None, progress: "Progress", *, insist: bool) -> "Iterator[Job]":
+def _jobs(recipe: "Recipe", data: Path | None, progress: "Progress", *, insist: bool, fetch: bool = True) -> "Iterator[Job]":
     from visvm.bench.runner import plan
+    from visvm.encoders import weights
+    from visvm.encoders.catalog import CATALOG
     from visvm.encoders.loading import load_encoder
     from visvm.terminal import note
 
     def load(name: str) -> "Encoder":
+        if not fetch and name in CATALOG:
+            weights.locate(name)  # refuses where they are not here yet, and says how to get them
         return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
 
-    for job in plan(recipe, data, load):
+    for job in plan(recipe, data, load, progress):
         for method, reason in job.refused.items():
             if insist:
                 raise EncoderError(reason)
@@ -107,18 +133,30 @@ def _jobs(recipe: "Recipe", data: Path | None, progress: "Progress", *, insist: 
         yield job
 
 
-def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> None:
-    from visvm.bench.runner import execute
+def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "list[Failure]":
+    from visvm.bench.runner import Failure, execute
     from visvm.encoders.cache import FeatureCache
+    from visvm.head.memory import human_bytes
+    from visvm.terminal import note
 
     accuracies: list[float] = []
+    failures: list[Failure] = []
     with FeatureCache() as cache:
-        for row in execute(job, results, cache, progress):
-            accuracies.append(row.accuracy)
-            if row.session == row.n_sessions:
-                if not quiet:
-                    _show_run(row, accuracies)
+        needed = job.feature_bytes()
+        if needed > cache.limit and not quiet:
+            sizes = f"{human_bytes(needed)}, the cache {human_bytes(cache.limit)} at most"
+            note(f"the features of {job.data.name} take {sizes}: raise VISVM_CACHE_LIMIT, or images are encoded again each time")
+        for outcome in execute(job, results, cache, progress):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
                 accuracies = []
+                continue
+            accuracies.append(outcome.accuracy)
+            if outcome.session == outcome.n_sessions:
+                if not quiet:
+                    _show_run(outcome, accuracies)
+                accuracies = []
+    return failures
 
 
 def _show_run(row: "Row", accuracies: list[float]) -> None:
@@ -146,16 +184,15 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
 
     results = Results(output / FILE_NAME, read_rows(output) if (output / FILE_NAME).exists() else [])
     speed, lines, total, most = operations_per_second(), [], 0.0, 0
-    for job in _jobs(recipe, data, progress, insist=False):
+    for job in _jobs(recipe, data, progress, insist=False, fetch=False):
         runs = missing_runs(job, results)
         with FeatureCache() as cache:
             n_missing = count_missing(job.data, job.encoder, job.transform, cache) if runs else 0
         encoding = n_missing * seconds_per_image(job.data, job.encoder, job.transform) if n_missing else 0.0
         costs = [estimate(job, run, speed) for run in runs]
         n_images = len(job.data.train.images) + len(job.data.test.images)
-        features = 4 * n_images * sum(job.encoder.layer_dims)
         seconds = sum(cost.seconds for cost in costs)
-        memory = features + max((cost.n_bytes for cost in costs), default=0)
+        memory = job.feature_bytes() + max((cost.n_bytes for cost in costs), default=0)
         total, most = total + encoding + seconds, max(most, memory)
         protocols = ", ".join(dict.fromkeys(run.protocol for run in job.runs))
         lines.append(
@@ -179,7 +216,7 @@ def _minutes(seconds: float) -> str:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder with results.jsonl.", metavar="DIR")] = Path("results"),
+    folder: Annotated[Path, typer.Argument(help="Folder with results.jsonl.", metavar="DIR", callback=_home)] = Path("results"),
     quiet: Quiet = False,
 ) -> None:
     """Write report.html, report.md and figures from results.jsonl."""

@@ -111,13 +111,13 @@ class _ForgettingHead:
 
 
 def _digits(folder: Path) -> Stream:
-    """Scikit-learn's digits as PNG files, one folder per class."""
+    """Scikit-learn's digits as image files, one folder per class."""
     files: dict[str, Labelled] = {}
     for part, begin, end in (("train", 0, _TRAIN), ("test", _TRAIN, _TRAIN + _TEST)):
         paths: list[Path] = []
         for number, (name, content) in enumerate(digit_pictures(begin, end)):
             (folder / part / name).mkdir(parents=True, exist_ok=True)
-            paths.append(folder / part / name / f"{number % (end - begin):02}.png")
+            paths.append(folder / part / name / f"{number % (end - begin):02}.bmp")
             paths[-1].write_bytes(content)
         files[part] = Labelled(paths, [path.parent.name for path in paths])
     return Stream(_sessions(list(DIGITS)), files["train"], files["test"])

@@ -11,13 +11,13 @@ DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def digit_pictures(first: int, last: int) -> Iterator[tuple[str, bytes]]:
-    r"""Name and PNG file of the digits from the `first` of each class up to, but without, the `last`.
+    """Name and BMP file of the digits from the `first` of each class up to, but without, the `last`.
 
     Examples
     --------
     >>> name, content = next(digit_pictures(0, 1))
-    >>> name, content[:4]
-    ('zero', b'\x89PNG')
+    >>> name, content[:2]
+    ('zero', b'BM')
     """
     data = load_digits()
     for digit, name in enumerate(DIGITS):
@@ -26,5 +26,5 @@ def digit_pictures(first: int, last: int) -> Iterator[tuple[str, bytes]]:
             page = Image.new("L", (224, 224), 255)
             page.paste(small.resize((192, 192), Image.Resampling.BICUBIC), (16, 16))
             file = io.BytesIO()
-            page.save(file, "PNG")
+            page.save(file, "BMP")
             yield name, file.getvalue()

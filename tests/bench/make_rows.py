@@ -18,9 +18,11 @@ def make_run(method="vis", **changes):
             "encoder": "dinov2-s14",
             "weights_digest": "0cd026c8" * 8,
             "transform": "squash",
+            "transform_key": "squash-224",
             "protocol": "B0 Inc2",
             "class_order_seed": 1993,
             "method": method,
+            "code_digest": "c0de",
             **changes,
         }
     )
@@ -56,6 +58,7 @@ def make_rows(run, accuracies, groups=None, sizes=None, names=None, **changes):
             "trainable_parameters": 0,
             "state_bytes": 10**6 * session,
             "choices": {"ridge": 1.0},
+            "load_average": 1.0,
             "environment": ENVIRONMENT,
             "measured_at": f"2026-11-{session:02d}T10:00:00+00:00",
             **last,

@@ -6,7 +6,12 @@ import pytest
 
 from tests.test_cli import refused
 from tests.tiny import COLOURS, write_encoder, write_photos
+from visvm.bench.estimate import estimate
+from visvm.bench.methods import METHODS
+from visvm.bench.recipe import Recipe
 from visvm.bench.rows import FILE_NAME, read_rows
+from visvm.bench.runner import plan
+from visvm.encoders.loading import load_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +19,7 @@ def own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("VISVM_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.fixture
@@ -89,6 +95,9 @@ def test_quiet_says_nothing(bench):
         ({"datasets": "cub2000"}, "cub2000"),
         ({"protocol": "B0 Inc50"}, "4 classes"),
         ({"seeds": "1,x"}, "--seeds"),
+        ({"seeds": "4294967296"}, "--seeds"),
+        ({"methods": " , "}, "--methods"),
+        ({"datasets": ""}, "--datasets"),
         ({"encoder": "dinov9"}, "dinov9"),
         ({"components": "0"}, "--components"),
         ({"datasets": "cub200"}, "VISVM_DATA"),
@@ -101,6 +110,42 @@ def test_mistakes_get_one_line(bench, changes, named):
 def test_unknown_recipe_and_folder(bench, visvm):
     refused(bench("table9"), "table9", "ablation")
     refused(visvm("report", "nowhere"), "nowhere", FILE_NAME)
+
+
+def test_smoke_runs_every_method_on_the_digits(visvm, tmp_path):
+    code, _, err = visvm("bench", "smoke", "--encoder", write_encoder(tmp_path), "--out", "~/out")
+    assert (code, (tmp_path / "out").exists()) == (0, True), err
+    assert {row.run.method for row in read_rows(tmp_path / "out")} == set(METHODS) - {"zs-clip"}
+    assert visvm("report", "~/out")[0] == 0
+
+
+def test_a_failing_run_is_named_in_the_end(bench, tmp_path):
+    """RanPAC cannot learn a session of one image; the others can."""
+    refused(bench("table1", "--quiet", methods="ranpac-head,simplecil", train_per_class=1, protocol="B0 Inc1"), "ranpac-head")
+    assert {row.run.method for row in read_rows(tmp_path / "out")} == {"simplecil"}
+
+
+def test_features_that_outgrow_the_cache_are_told(bench, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE_LIMIT", "1K")
+    assert "VISVM_CACHE_LIMIT" in bench("table1", methods="simplecil")[2]
+
+
+def test_estimates_grow_with_what_there_is_to_do(tmp_path):
+    write_encoder(tmp_path)
+    for part, seed in (("train", 0), ("test", 1)):
+        write_photos(tmp_path / "colours" / part, tuple(COLOURS), 30, seed)
+
+    def cost(method, width, n=30):
+        recipe = Recipe("r", "", "", [str(tmp_path / "colours")], [method], ["B0 Inc2"], [str(tmp_path / "tiny.onnx")])
+        changed = recipe.with_changes(options={"n_components": width}, train_per_class=n)
+        (job,) = plan(changed, None, load_encoder, lambda *_: None)
+        return estimate(job, job.runs[0], 1e9)
+
+    assert cost("vis", 4000).seconds > cost("vis", 2000).seconds > cost("vis", 2000, n=10).seconds
+    assert cost("vis", 4000).seconds > cost("visual-lssvm+kernel", 4000).seconds > cost("visual-lssvm", 4000).seconds
+    assert cost("ridge", 4000) == cost("vis", 4000)
+    assert cost("vis-oracle", 4000).seconds > cost("vis", 4000).seconds
+    assert cost("ranpac-head", 4000).n_bytes > 8 * 4000**2 > cost("visual-lssvm+kernel", 4000).n_bytes
 
 
 def test_rows_are_plain_json(bench, tmp_path):

@@ -45,13 +45,13 @@ def test_the_smoke_test_runs_every_method():
 
 def test_five_seeds_each():
     assert read_recipe("class-order-seeds").class_order_seeds == [1993, 1994, 1995, 1996, 1997]
-    assert len(read_recipe("random-feature-seeds").seeds) == 5
+    assert len(read_recipe("random-feature-seeds").feature_seeds) == 5
 
 
 def test_a_recipe_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text('title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nseeds = [1, 2]\n')
-    assert read_recipe(str(path)) == Recipe("mine", "t", "none", ["x"], ["vis"], seeds=[1, 2])
+    path.write_text('title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nfeature_seeds = [1, 2]\n')
+    assert read_recipe(str(path)) == Recipe("mine", "t", "none", ["x"], ["vis"], feature_seeds=[1, 2])
 
 
 START = 'title = "t"\npaper = ""\ndatasets = ["x"]\nmethods = ["vis"]\n'
@@ -64,9 +64,12 @@ START = 'title = "t"\npaper = ""\ndatasets = ["x"]\nmethods = ["vis"]\n'
         ('title = "t"', "paper"),
         (START + "seed = [1]", "'seed'"),
         (START + 'name = "x"', "'name'"),
-        (START + "seeds = [1.5]", "seeds"),
-        (START + "seeds = []", "seeds"),
-        (START + "seeds = [true]", "seeds"),
+        (START + "feature_seeds = [1.5]", "feature_seeds"),
+        (START + "feature_seeds = []", "feature_seeds"),
+        (START + "feature_seeds = [true]", "feature_seeds"),
+        (START + "class_order_seeds = [-1]", "class_order_seeds"),
+        (START + "class_order_seeds = [4294967296]", "class_order_seeds"),
+        (START + "options = {ridge = 2026-01-01}", "options"),
         (START + 'split = "train"', "split"),
         (START + "train_per_class = 0", "train_per_class"),
         (START + "vary = {a = 1}", "vary"),

@@ -305,6 +305,22 @@ def test_choices_are_told_in_words():
     assert "simplecil" not in markdown
 
 
+def test_rows_of_older_code_are_counted_and_left_out():
+    old = make_rows(make_run("vis", code_digest="old"), [0.5, 0.5], measured_at="2026-01-01T00:00:00+00:00")
+    new = make_rows(make_run("vis"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00")
+    markdown = write_markdown("t", [sections.what_was_run(gather(old + new, read_published()))])
+    assert "2 rows that older code had measured are left out" in markdown
+
+
+def test_a_busy_machine_is_told():
+    def said(load):
+        rows = make_rows(make_run("vis"), [0.9, 0.8], load_average=load)
+        return write_markdown("t", [sections_analysis.overhead(gather(rows, read_published()))])
+
+    assert "other work ran beside 100 % of these sessions, up to 4.0 times" in said(8.0)
+    assert "other work" not in said(2.0)
+
+
 def test_ablation_says_what_is_left_out():
     streams = [("visual-lssvm", [0.5, 0.4]), ("vis", [0.6, 0.5])]
     _, markdown = both(sections.ablation, *streams)

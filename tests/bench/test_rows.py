@@ -5,7 +5,7 @@ import pytest
 from visvm.bench.rows import FILE_NAME, Row, Run, open_for_appending, read_rows
 from visvm.errors import InputError, VisvmError
 
-RUN = Run("cub200", "d1", "dinov2-s14", "w1", "squash", "B0 Inc20", 1993, "vis", 0, {"n_components": 50})
+RUN = Run("cub200", "d1", "dinov2-s14", "w1", "squash", "t1", "B0 Inc20", 1993, "vis", "c1", 0, {"n_components": 50})
 
 
 def row(session=1, run=RUN):
@@ -30,6 +30,7 @@ def row(session=1, run=RUN):
         trainable_parameters=0,
         state_bytes=8,
         choices={"ridge": 1.0},
+        load_average=None,
         environment={"visvm": "0"},
         measured_at="2026-01-01T00:00:00+00:00",
     )
@@ -85,6 +86,8 @@ def test_what_decides_the_numbers_decides_the_key():
         "data_digest": "d2",
         "weights_digest": "w2",
         "transform": "crop",
+        "transform_key": "t2",
+        "code_digest": "c2",
         "protocol": "B0 Inc10",
         "class_order_seed": 1994,
         "method": "ncm",
@@ -95,6 +98,8 @@ def test_what_decides_the_numbers_decides_the_key():
     for name, value in changes.items():
         keys.add(dataclasses.replace(RUN, **{name: value}).key)
     assert len(keys) == 1 + len(changes)
+    assert dataclasses.replace(RUN, code_digest="c2").question == RUN.question
+    assert dataclasses.replace(RUN, seed=1).question != RUN.question
     assert dataclasses.replace(RUN, dataset="/elsewhere/cub", encoder="/elsewhere/weights").key == RUN.key
 
 

@@ -1,25 +1,28 @@
 """Recipes to rows, on a small encoder and coloured pictures; what is interrupted goes on and gives the same rows."""
 
 import dataclasses
+import inspect
 import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from tests.tiny import COLOURS, write_encoder, write_photos
-from visvm.bench.features import encode_data
+from visvm.bench import environment
+from visvm.bench.features import EncodedData, encode_data
 from visvm.bench.loading import load_dataset
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.recipe import Recipe
-from visvm.bench.rows import FILE_NAME, open_for_appending, read_rows
+from visvm.bench.rows import FILE_NAME, Run, open_for_appending, read_rows
 from visvm.bench.runner import changed_options, execute, measure, missing_runs, plan
-from visvm.bench.streams import ClassStream, Samples
+from visvm.bench.streams import Samples, class_order
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.images import Transform
 from visvm.encoders.loading import load_encoder
@@ -54,12 +57,12 @@ def recipe(place, **changes):
 
 def run_all(recipe, folder, cache=None):
     with open_for_appending(folder) as results:
-        return [row for job in plan(recipe, None, load_encoder) for row in execute(job, results, cache, silent)]
+        return [row for job in plan(recipe, None, load_encoder, silent) for row in execute(job, results, cache, silent)]
 
 
 def plain(row):
     """A row without what differs from one measurement to the next."""
-    return dataclasses.replace(row, seconds={}, peak_memory=None, measured_at="")
+    return dataclasses.replace(row, seconds={}, peak_memory=None, load_average=None, measured_at="")
 
 
 def test_every_method_and_session_gets_a_row(place, tmp_path):
@@ -86,7 +89,7 @@ def test_what_is_there_is_not_run_again(place, tmp_path):
     content = (tmp_path / FILE_NAME).read_bytes()
     assert run_all(recipe(place), tmp_path) == []
     assert (tmp_path / FILE_NAME).read_bytes() == content
-    more = run_all(recipe(place, seeds=[0, 1]), tmp_path)
+    more = run_all(recipe(place, feature_seeds=[0, 1]), tmp_path)
     assert {row.run.seed for row in more} == {1}
     assert len(read_rows(tmp_path)) == len(rows) + len(more)
 
@@ -108,19 +111,24 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.bench import test_runner
 from visvm.bench import runner
-inner = runner.METHODS["simplecil"].learn
-def slow(self, *given):
-    time.sleep(0.05)
-    inner(self, *given)
-runner.METHODS["simplecil"].learn = slow
-recipe = test_runner.recipe(Path({place!r}), methods=["simplecil"], protocols=["B0 Inc1"], class_order_seeds=list(range(40)))
-test_runner.run_all(recipe, Path({folder!r}))
+inner = runner.measure
+def slow(*given):
+    for row in inner(*given):
+        time.sleep(0.05)
+        yield row
+runner.measure = slow
+test_runner.run_all(test_runner.many(Path({place!r})), Path({folder!r}))
 """
 
 
+def many(place):
+    """Methods that draw random numbers in every session, and one that does not."""
+    methods = ["ranpac-head", "vis", "simplecil"]
+    return recipe(place, methods=methods, protocols=["sessions 2,1,1"], class_order_seeds=list(range(10)))
+
+
 def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
-    many = recipe(place, methods=["simplecil"], protocols=["B0 Inc1"], class_order_seeds=list(range(40)))
-    whole = [plain(row) for row in run_all(many, tmp_path / "whole")]
+    whole = [plain(row) for row in run_all(many(place), tmp_path / "whole")]
     folder = tmp_path / "killed"
     root = str(Path(__file__).parents[2])
     program = SCRIPT.format(root=root, place=str(place), folder=str(folder))
@@ -137,14 +145,14 @@ def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
         process.wait()
         before = len(read_rows(folder))
     assert 5 <= before < len(whole)
-    run_all(many, folder)
+    run_all(many(place), folder)
     found = [plain(row) for row in read_rows(folder)]
     assert found == whole
 
 
 def test_runs_share_what_they_have_in_common(place):
     varied = recipe(place, options={}, vary={"identity_weight": [0.01, 0.5], "n_components": [15000, 30]})
-    (job,) = plan(varied, None, load_encoder)
+    (job,) = plan(varied, None, load_encoder, silent)
     # The defaults come up twice and are one run; SimpleCIL has neither option.
     assert [run.options for run in job.runs if run.method == "vis"] == [{}, {"identity_weight": 0.5}, {"n_components": 30}]
     assert [run.options for run in job.runs if run.method == "simplecil"] == [{}]
@@ -169,13 +177,13 @@ def test_options_that_are_the_default_are_no_change():
 )
 def test_mistakes_get_one_line_before_any_work(place, changes, named):
     with pytest.raises((InputError, EncoderError)) as refusal:
-        list(plan(recipe(place, **changes), None, load_encoder))
+        next(plan(recipe(place, **changes), None, load_encoder, silent))
     assert named in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_a_method_that_cannot_run_is_said_to_be_left_out(place):
-    (job,) = plan(recipe(place, methods=["zs-clip", "simplecil"]), None, load_encoder)
+    (job,) = plan(recipe(place, methods=["zs-clip", "simplecil"]), None, load_encoder, silent)
     assert "text encoder" in job.refused["zs-clip"]
     assert [run.method for run in job.runs] == ["simplecil"]
 
@@ -202,7 +210,7 @@ def test_features_come_from_the_cache(place, tmp_path):
 
 
 def test_validation_rows_never_look_at_test_images(place):
-    (job,) = plan(recipe(place, split="validation", methods=["vis"]), None, load_encoder)
+    (job,) = plan(recipe(place, split="validation", methods=["vis"]), None, load_encoder, silent)
     encoded = encode_data(job.data, job.encoder, job.transform, None, silent)
     hidden = dataclasses.replace(encoded, test=Locked("test images"))
     rows = list(measure(job.runs[0], hidden, job.setup(job.runs[0]), set(), 0.1, silent))
@@ -232,33 +240,91 @@ class GuardedFeatures:
 
 
 class Guard:
-    def __init__(self, order, sizes):
-        self.order, self.sizes, self.learning, self.allowed = order, sizes, False, set()
+    def __init__(self, allowed):
+        self.learning, self.allowed = False, allowed
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
-def test_no_method_can_reach_test_images_or_future_classes(name):
-    """The stream raises as soon as anything is read that has not arrived, or while a method learns."""
+def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
+    """The runner itself, on data that raise when anything is read that has not arrived, or while a method learns."""
     generator = np.random.default_rng(0)
     targets = np.repeat(np.arange(6), 8)
     features = (generator.normal(size=(48, 12)) + 3 * generator.normal(size=(6, 12))[targets]).astype(np.float32)
-    order, sizes = [4, 2, 0, 5, 1, 3], [2, 3, 1]
-    guard = Guard(order, sizes)
-    guarded = Samples(GuardedFeatures(features, targets, guard), targets)
-    stream = ClassStream(guarded, guarded, order, sizes)
-    method = METHODS[name](Setup((6, 6), lambda final: final), **changed_options(name, {"n_components": 30}))
-    for number, size in enumerate(sizes):
-        guard.allowed |= set(order[sum(sizes[:number]) : sum(sizes[:number]) + size])
-        session = next(iter(stream))
-        guard.learning = True
-        method.learn(session.features, session.labels)
-        guard.learning = False
-        tested, labels = stream.test()
-        assert set(method.predict(tested)) <= set(range(sum(sizes[: number + 1])))
-        assert np.mean(method.predict(tested) == labels) > 0.6
-    guard.allowed = {4}
+    order, seen = class_order(6, 1993), [2, 5, 6, 6, 6]
+    train, test = Guard(set(order[:2])), Guard(set())
+    data = EncodedData(list("abcdef"), *(Samples(GuardedFeatures(features, targets, guard), targets) for guard in (train, test)))
+    make = METHODS[name]
+
+    class Watched:
+        def __init__(self, setup, **options):
+            self.method = make(setup, **options)
+
+        def learn(self, given, labels):
+            assert given.base is None  # a view would lead to all images
+            train.learning = test.learning = True
+            self.method.learn(given, labels)
+            train.learning = test.learning = False
+
+        def predict(self, given):
+            return self.method.predict(given)
+
+        def costs(self):
+            return self.method.costs()
+
+    def arrive(stage, done, total):  # told when a session has been handed out and is to be learned
+        test.allowed, train.allowed = set(order[: seen[done]]), set(order[: seen[done + 1]])
+
+    monkeypatch.setitem(METHODS, name, Watched)
+    options = {"n_components": 30} if "n_components" in inspect.signature(make).parameters else {}
+    run = Run("d", "", "e", "", "squash", "", "sessions 2,3,1", 1993, name, "", 0, options)
+    rows = list(measure(run, data, Setup((6, 6), lambda final: final), set(), 0.1, arrive))
+    assert [row.n_test for row in rows] == [16, 40, 48]
+    assert min(row.accuracy for row in rows) > 0.6
+    test.allowed = {order[0]}
     with pytest.raises(AssertionError, match="future"):  # the guard does what it is for
-        stream.test()
+        list(measure(run, data, Setup((6, 6), lambda final: final), set(), 0.1, silent))
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (lambda n: np.full(n, -1), "-1"),
+        (lambda n: np.full(n, 2), "0 to 1"),
+        (lambda n: np.zeros((n, 1), dtype=int), "shape"),
+        (lambda n: np.zeros(n), "class number"),
+        (lambda n: 0, "shape"),
+        (lambda n: [0] * n, "shape"),
+    ],
+)
+def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(place, tmp_path, monkeypatch, answer, named):
+    class Wrong(METHODS["simplecil"]):
+        def predict(self, features):
+            return answer(len(features))
+
+    monkeypatch.setitem(METHODS, "wrong", Wrong)
+    failure, *rows = run_all(recipe(place, methods=["wrong", "slda"]), tmp_path)
+    assert named in failure.reason
+    assert "\n" not in failure.reason
+    assert [row.run.method for row in rows] == ["slda", "slda"]
+    assert read_rows(tmp_path) == rows
+
+
+def test_other_code_is_measured_again_and_other_comments_are_not(place, tmp_path, monkeypatch):
+    """Rows must not outlive the code they were measured with."""
+    source = tmp_path / "visvm_method.py"
+    module = ModuleType("visvm.bench.methods.visvm_method")
+    module.__file__ = str(source)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    text = "from visvm.bench.methods.simplecil import SimpleCIL\nclass Mine(SimpleCIL):\n    value = 1\n"
+    digests = []
+    for change in (text, "# a comment\n" + text, text + "    'said'\n", text.replace("1", "2")):
+        source.write_text(change)
+        environment._meaning.cache_clear()
+        exec(compile(change, str(source), "exec"), module.__dict__)
+        module.Mine.__module__ = module.__name__
+        digests.append(environment.code_digest(module.Mine))
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
 
 
 def test_rows_do_not_depend_on_what_ran_before(place, tmp_path):
@@ -268,7 +334,7 @@ def test_rows_do_not_depend_on_what_ran_before(place, tmp_path):
 
 
 def test_missing_runs_are_those_without_all_rows(place, tmp_path):
-    (job,) = plan(recipe(place), None, load_encoder)
+    (job,) = plan(recipe(place), None, load_encoder, silent)
     with open_for_appending(tmp_path) as results:
         assert missing_runs(job, results) == job.runs
         next(execute(job, results, None, silent))
@@ -286,8 +352,14 @@ def test_contributings_method_is_one_file_and_one_line(place, tmp_path, monkeypa
     namespace = {}
     exec(compile(code, "medians.py", "exec"), namespace)
     monkeypatch.setitem(METHODS, name[1], namespace[name[2]])
-    rows = run_all(recipe(place, methods=[name[1]], options={}, vary={"norm": [1, 2]}), tmp_path)
-    assert [(row.run.options, row.session) for row in rows] == [({"norm": 1}, 1), ({"norm": 1}, 2), ({}, 1), ({}, 2)]
+    rows = run_all(recipe(place, methods=[name[1]], options={}, vary={"metric": ["cityblock", "euclidean"]}), tmp_path)
+    assert [(row.run.options, row.session) for row in rows] == [
+        ({"metric": "cityblock"}, 1),
+        ({"metric": "cityblock"}, 2),
+        ({}, 1),
+        ({}, 2),
+    ]
     assert min(row.accuracy for row in rows) > 0.7
     assert rows[-1].state_bytes == 4 * 12 * 4
-    assert len(code.strip().splitlines()) <= 22
+    body = code[code.index("class") :]
+    assert len([line for line in body.splitlines() if line.strip()]) <= 10

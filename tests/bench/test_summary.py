@@ -199,3 +199,13 @@ def test_environments():
 
 def test_grouped_keeps_the_order():
     assert grouped([3, 1, 4, 1, 5], lambda number: number % 2) == {1: [3, 1, 1, 5], 0: [4]}
+
+
+def test_of_two_states_of_the_code_the_later_counts():
+    old = make_rows(make_run("vis", code_digest="old"), [0.5, 0.5], measured_at="2026-01-01T00:00:00+00:00")
+    new = make_rows(make_run("vis", code_digest="new"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00")
+    for rows in (old + new, new + old):
+        (run,), unfinished = collect(rows)
+        assert (run.accuracies, unfinished) == ([0.9, 0.8], [])
+    finished, (run,) = collect(old + new[:1])  # what is not finished is not made up for by older numbers
+    assert (finished, run.sessions) == ([], (1,))

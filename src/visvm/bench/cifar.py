@@ -124,13 +124,19 @@ class _Dtype:
         pass
 
 
+def _latin1(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}, which it does not need and did not get")
+    return text.encode(encoding)
+
+
 class _Unpickler(pickle.Unpickler):
     _STAND_INS: Final[dict[tuple[str, str], Any]] = {
         ("numpy.core.multiarray", "_reconstruct"): _Array,
         ("numpy._core.multiarray", "_reconstruct"): _Array,  # as numpy 2 spells it
         ("numpy", "ndarray"): _Array,
         ("numpy", "dtype"): _Dtype,
-        ("_codecs", "encode"): str.encode,  # how Python 3 writes bytes for Python 2
+        ("_codecs", "encode"): _latin1,  # how Python 3 writes bytes for Python 2
     }
 
     def find_class(self, module: str, name: str) -> Any:

@@ -1,15 +1,24 @@
-"""On which machine and with which versions a row was measured."""
+"""On which machine, with which versions and with which code a row was measured."""
 
+import ast
+import hashlib
+import inspect
+import os
 import platform
-from importlib.metadata import version
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from threadpoolctl import threadpool_info
 
+import visvm.head
 from visvm import __version__
+from visvm.bench.methods import linear, sums
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime")
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow", "torch", "transformers")
 
 
 def describe_environment() -> dict[str, Any]:
@@ -18,12 +27,48 @@ def describe_environment() -> dict[str, Any]:
     return {
         "visvm": __version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in _PACKAGES},
+        **{name: _version(name) for name in _PACKAGES},
         "blas": sorted({f"{pool['internal_api']} {pool['version']}" for pool in pools}),
         "threads": max((pool["num_threads"] for pool in pools), default=1),
         "cpu": _cpu(),
         "system": f"{platform.system()} {platform.machine()}",
     }
+
+
+def load_average() -> float | None:
+    """How many processes wanted the CPU in the last minute, where the system tells."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def code_digest(method: Callable[..., Any]) -> str:
+    """A short digest of the code a method computes with.
+
+    The modules of its class and of what it inherits from, what methods share, and the head; comments, docstrings and layout do
+    not count.
+    """
+    modules = [inspect.getmodule(part) for part in (inspect.getmro(method) if inspect.isclass(method) else [method])]
+    own = [module for module in modules if isinstance(module, ModuleType) and module.__name__.startswith("visvm.")]
+    files = {Path(module.__file__) for module in (*own, linear, sums) if module.__file__}
+    head = Path(visvm.head.__path__[0]).glob("*.py")
+    whole = " ".join(_meaning(path) for path in [*sorted(files), *sorted(head)])
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+@cache
+def _meaning(path: Path) -> str:
+    """A digest of a module's syntax tree without docstrings."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _cpu() -> str:

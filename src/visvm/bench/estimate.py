@@ -9,10 +9,13 @@ from visvm.bench.loading import LabelledImages
 from visvm.bench.rows import Run
 from visvm.bench.runner import Job, option_names
 from visvm.bench.streams import class_order, session_sizes
-from visvm.head.memory import Session, chunk_rows
+from visvm.head.memory import Session
+from visvm.head.selection import layer_candidates
 
-_SELECTION = 5000  # samples at most on which λ and the blocks are chosen
-_CANDIDATES = 7  # sets of blocks tried for an encoder of twelve
+_FUSING = {"vis", "ncm", "ridge", "vis-oracle"}  # choose blocks and train a mixer
+_DENSE = {"klda", "acil", "ranpac-head"}  # hold a D x D matrix from the start
+_REFITTING = {"vis-oracle"}  # learn everything anew in every session
+_EIGEN = 9.0  # operations of an eigen-decomposition, by the cube of its side
 
 
 @dataclass(frozen=True)
@@ -45,21 +48,26 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
     speed : float
         Operations a second, as ``operations_per_second`` gives them.
     """
-    inputs = job.encoder.layer_dims[-1]
-    width = {**option_names(run.method), **run.options}.get("n_components") or inputs
+    dims = job.encoder.layer_dims
+    options = {**option_names(run.method), **run.options}
+    width = options.get("n_components") or dims[-1]
+    limit = options.get("max_selection_samples") or len(job.data.train.images)
     order = class_order(len(job.data.classes), run.class_order_seed)
     operations, peak, seen, begin = 0.0, 0, 0, 0
     for size in session_sizes(run.protocol, len(order)):
-        new = _count(job.data.train, order[begin : begin + size])
-        tested = _count(job.data.test, order[: begin + size])
-        rows = min(seen + new, width)
-        operations += 2.0 * (new + tested) * width * (inputs + begin + size)  # lift and score
+        new, tested = _count(job.data.train, order[begin : begin + size]), _count(job.data.test, order[: begin + size])
+        if run.method in _REFITTING:
+            new, seen = new + seen, 0
+        first = seen == 0
+        dense = run.method in _DENSE or seen + new > width
+        rows = width if dense else seen + new
+        operations += 2.0 * (new + tested) * width * (dims[-1] + begin + size)  # lift and score
         operations += 1.0 * new * width * rows + rows**3 / 3  # sums and solve
-        if run.method.startswith("vis") and (begin == 0 or run.method == "vis-oracle"):
-            side = min(_SELECTION, new if begin == 0 else seen + new)
-            operations += _CANDIDATES * side * width * (2.0 * inputs + side) + _CANDIDATES * 9.0 * min(side, width) ** 3
-        dense = seen + new > width
-        session = Session(min(new, chunk_rows(width)), 0 if dense else seen, dense, begin + size, inputs, width)
+        side = min(limit, new) if first or run.method == "ranpac-head" else 0
+        tries = len(layer_candidates(len(dims))) if run.method in _FUSING else 1
+        operations += tries * (side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3)
+        mixer = 2 * new * (sum(dims) + dims[-1]) if first and run.method in _FUSING else 0
+        session = Session(new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer)
         peak = max(peak, session.peak_bytes())
         seen, begin = seen + new, begin + size
     return Estimate(operations / speed, peak)

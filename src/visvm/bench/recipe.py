@@ -30,7 +30,7 @@ class Recipe:
     encoders : list of str
     transform : str
     class_order_seeds : list of int
-    seeds : list of int
+    feature_seeds : list of int
         Of the methods' own random numbers.
     options : dict
         Given to every method that has an option of this name.
@@ -51,7 +51,7 @@ class Recipe:
     encoders: list[str] = field(default_factory=lambda: ["dinov2-s14"])
     transform: str = "squash"
     class_order_seeds: list[int] = field(default_factory=lambda: [1993])
-    seeds: list[int] = field(default_factory=lambda: [0])
+    feature_seeds: list[int] = field(default_factory=lambda: [0])
     options: dict[str, Any] = field(default_factory=dict)
     vary: dict[str, list[Any]] = field(default_factory=dict)
     split: str = "test"
@@ -76,7 +76,8 @@ class Recipe:
 
 def built_in() -> dict[str, Recipe]:
     """The recipes that come with visvm, by name."""
-    found = sorted(files("visvm.bench").joinpath("recipes").iterdir(), key=lambda file: file.name)
+    every = files("visvm.bench").joinpath("recipes").iterdir()
+    found = sorted((file for file in every if file.name.endswith(".toml")), key=lambda file: file.name)
     names = [file.name.removesuffix(".toml") for file in found]
     return {name: _parse(file.read_text("utf-8"), name) for name, file in zip(names, found, strict=True)}
 
@@ -112,22 +113,36 @@ def _parse(text: str, name: str) -> Recipe:
     return Recipe(name=name, **said)
 
 
+def is_seed(number: int) -> bool:
+    """Whether numpy takes a number as a seed."""
+    return 0 <= number < 2**32
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON has it: no dates, no tables."""
+    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float)
+
+
+def _is_plain_list(value: Any) -> bool:
+    return isinstance(value, list) and value != [] and _is_plain(value)
+
+
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and value != [] and all(type(item) is kind for item in value)
 
 
 _TEXT = "text", lambda value: isinstance(value, str)
 _TEXTS = "a list of texts", _is_list_of(str)
-_NUMBERS = "a list of whole numbers", _is_list_of(int)
+_SEEDS = "a list of whole numbers from 0 to 4294967295", lambda value: _is_list_of(int)(value) and all(map(is_seed, value))
 _COUNT = "a whole number above 0", lambda value: type(value) is int and value > 0
 _CHECKS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("title", "paper", "transform"), _TEXT),
     **dict.fromkeys(("datasets", "protocols", "methods", "encoders"), _TEXTS),
-    **dict.fromkeys(("class_order_seeds", "seeds"), _NUMBERS),
-    "options": ("a table", lambda value: isinstance(value, dict)),
+    **dict.fromkeys(("class_order_seeds", "feature_seeds"), _SEEDS),
+    "options": ("a table of numbers, texts and lists", lambda value: isinstance(value, dict) and _is_plain([*value.values()])),
     "vary": (
-        "a table of lists",
-        lambda value: isinstance(value, dict) and all(isinstance(each, list) and each for each in value.values()),
+        "a table of lists of numbers and texts",
+        lambda value: isinstance(value, dict) and all(map(_is_plain_list, value.values())),
     ),
     "split": (f"one of {', '.join(SPLITS)}", lambda value: value in SPLITS),
     **dict.fromkeys(("train_per_class", "test_per_class"), _COUNT),

@@ -18,6 +18,7 @@ import filelock
 from visvm.errors import InputError, VisvmError
 
 FILE_NAME = "results.jsonl"
+FORMAT = 1  # of a row; raise it when a field changes its meaning, and keep reading the old ones
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,15 @@ class Run:
     encoder : str
     weights_digest : str
     transform : str
+        "squash" or "crop".
+    transform_key : str
+        Everything that decides the pixels, in short.
     protocol : str
         Such as "B0 Inc20", or "sessions 5,3,2".
     class_order_seed : int
     method : str
+    code_digest : str
+        Of the source of the method and of the head: what was measured with other code is measured again.
     seed : int
         Of the method's own random numbers.
     options : dict
@@ -50,17 +56,27 @@ class Run:
     encoder: str
     weights_digest: str
     transform: str
+    transform_key: str
     protocol: str
     class_order_seed: int
     method: str
+    code_digest: str
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     split: str = "test"
 
     @property
     def key(self) -> str:
-        """A short digest by which a run is known again; where an encoder lies on the disk is not in it."""
-        content = {name: value for name, value in asdict(self).items() if name not in ("dataset", "encoder")}
+        """A short digest by which a run is known again; where data and encoder lie on the disk is not in it."""
+        return self._digest("dataset", "encoder")
+
+    @property
+    def question(self) -> str:
+        """As `key`, whatever the code: runs with one question and different keys are older and newer answers to it."""
+        return self._digest("dataset", "encoder", "code_digest")
+
+    def _digest(self, *without: str) -> str:
+        content = {name: value for name, value in asdict(self).items() if name not in without}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -92,11 +108,13 @@ class Row:
     confusions : list of (int, int, int)
         After the last session only: class, what it was taken for (both by arrival, from 0), how often; most frequent first.
     seconds : dict of float
-        "learn", "predict"; and "encode", a single image's mean time where images were encoded in this run of the program.
+        "learn", "predict"; and "encode", what an image takes, measured on two batches.
     peak_memory : int or None
         The most memory the process held while this session was learned and tested, in bytes.
     trainable_parameters, state_bytes : int
     choices : dict
+    load_average : float or None
+        How many processes wanted the CPU in the last minute; well above the number of threads, times mean little.
     environment : dict
         Versions, CPU, number of threads.
     measured_at : str
@@ -123,13 +141,17 @@ class Row:
     trainable_parameters: int
     state_bytes: int
     choices: dict[str, Any]
+    load_average: float | None
     environment: dict[str, Any]
     measured_at: str
+    format: int = FORMAT
 
 
 def parse(line: str) -> Row:
     """A row from its line."""
     said = json.loads(line)
+    if said["format"] != FORMAT:
+        raise ValueError(f"its format is {said['format']}, known is {FORMAT}")
     said["run"] = Run(**said["run"])
     said["confusions"] = [tuple(triple) for triple in said["confusions"]]
     return Row(**said)

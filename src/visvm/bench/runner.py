@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from visvm.bench.datasets import DATASETS
-from visvm.bench.environment import describe_environment
+from visvm.bench.environment import code_digest, describe_environment, load_average
 from visvm.bench.features import EncodedData, Progress, encode_data, seconds_per_image
 from visvm.bench.loading import ImageData, content_digest, load_dataset
 from visvm.bench.methods import METHODS
@@ -25,7 +27,7 @@ from visvm.bench.streams import ClassStream, class_order, plain_protocol, sessio
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
-from visvm.errors import EncoderError, InputError
+from visvm.errors import EncoderError, InputError, VisvmError, WeightsError
 from visvm.head.memory import peak_bytes, reset_peak
 
 
@@ -53,12 +55,16 @@ class Job:
         """How many sessions a run has."""
         return len(session_sizes(run.protocol, len(self.data.classes)))
 
+    def feature_bytes(self) -> int:
+        """Size of the features of all images."""
+        return 4 * (len(self.data.train.images) + len(self.data.test.images)) * sum(self.encoder.layer_dims)
+
     def setup(self, run: Run) -> Setup:
         """What the run's method is told before it starts."""
         return Setup(self.encoder.layer_dims, self.encoder.project, run.seed)
 
 
-def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encoder]) -> Iterator[Job]:
+def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encoder], progress: Progress) -> Iterator[Job]:
     """Work out the runs of a recipe, data set by data set and encoder by encoder; nothing is encoded yet.
 
     Parameters
@@ -68,15 +74,20 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
         Folder of the data sets.
     load_encoder : callable
         Gives the encoder of a name.
+    progress : callable
     """
     _check_methods(recipe)
     loaded = []
-    for name in recipe.datasets:
+    for number, name in enumerate(recipe.datasets):
+        progress("reading data sets", number, len(recipe.datasets))
         data = load_dataset(name, root, train_per_class=recipe.train_per_class, test_per_class=recipe.test_per_class)
         protocols = [_protocol(name, protocol) for protocol in recipe.protocols]
         for protocol in protocols:
             session_sizes(protocol, len(data.classes))  # refuses what does not fit, before hours of work
         loaded.append((data, protocols, content_digest(data)))
+    progress("reading data sets", len(recipe.datasets), len(recipe.datasets))
+    for encoder_name in recipe.encoders[1:]:
+        load_encoder(encoder_name)  # what is wrong with the last one should not come to light after hours
     for encoder_name in recipe.encoders:
         encoder = load_encoder(encoder_name)
         transform = Transform(recipe.transform, encoder.preprocessing)
@@ -88,7 +99,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
                 for class_order_seed in recipe.class_order_seeds
                 for method in recipe.methods
                 if method not in refused
-                for seed in recipe.seeds
+                for seed in recipe.feature_seeds
                 for options in recipe.variants()
                 for run in [
                     Run(
@@ -97,9 +108,11 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
                         encoder=encoder.name,
                         weights_digest=encoder.digest,
                         transform=recipe.transform,
+                        transform_key=transform.key,
                         protocol=protocol,
                         class_order_seed=class_order_seed,
                         method=method,
+                        code_digest=code_digest(METHODS[method]),
                         seed=seed,
                         options=changed_options(method, options),
                         split=recipe.split,
@@ -114,8 +127,16 @@ def missing_runs(job: Job, results: Results) -> list[Run]:
     return [run for run in job.runs if len(results.sessions(run)) < job.n_sessions(run)]
 
 
-def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Progress) -> Iterator[Row]:
-    """Do what is missing of a job; every row is on the disk when it is given.
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be finished, and why."""
+
+    run: Run
+    reason: str
+
+
+def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Progress) -> Iterator[Row | Failure]:
+    """Do what is missing of a job; every row is on the disk when it is given. A run that fails does not stop the others.
 
     Parameters
     ----------
@@ -131,9 +152,12 @@ def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Pr
     encode_seconds = seconds_per_image(job.data, job.encoder, job.transform)
     for number, run in enumerate(missing):
         progress(f"runs on {job.data.name} with {job.encoder.name}", number, len(missing))
-        for row in measure(run, encoded, job.setup(run), results.sessions(run), encode_seconds, progress):
-            results.append(row)
-            yield row
+        try:
+            for row in measure(run, encoded, job.setup(run), results.sessions(run), encode_seconds, progress):
+                results.append(row)
+                yield row
+        except VisvmError as error:
+            yield Failure(run, str(error))
     progress(f"runs on {job.data.name} with {job.encoder.name}", len(missing), len(missing))
 
 
@@ -171,6 +195,7 @@ def measure(
         begin = time.perf_counter()
         predicted = method.predict(features)
         end = time.perf_counter()
+        _check_predictions(predicted, len(labels), sum(stream.sizes), run.method)
         scores, costs = score(labels, predicted, stream.sizes), method.costs()
         yield Row(
             run=run,
@@ -193,6 +218,7 @@ def measure(
             trainable_parameters=costs.trainable_parameters,
             state_bytes=costs.state_bytes,
             choices=costs.choices,
+            load_average=load_average(),
             environment=environment,
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -206,9 +232,20 @@ def option_names(method: str) -> dict[str, Any]:
 
 
 def changed_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that the method has, as far as they differ from its defaults."""
+    """Those of the options that the method has, as far as they differ from its defaults; 1.0 is written as 1."""
     defaults = option_names(method)
-    return {name: value for name, value in options.items() if name in defaults and defaults[name] != value}
+    changed = {name: value for name, value in options.items() if name in defaults and defaults[name] != value}
+    return {name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in changed.items()}
+
+
+def _check_predictions(predicted: Any, n: int, n_classes: int, method: str) -> None:
+    """Refuse what numpy would make some accuracy of, though it is no answer."""
+    if not (isinstance(predicted, np.ndarray) and predicted.shape == (n,) and predicted.dtype.kind in "iu"):
+        shape = getattr(predicted, "shape", None)
+        raise InputError(f"{method} must predict one class number for every image, shape ({n},); got {shape}: correct the method")
+    if n and not 0 <= predicted.min() <= predicted.max() < n_classes:
+        given = f"{predicted.min()} to {predicted.max()}"
+        raise InputError(f"{method} must predict classes it has seen, 0 to {n_classes - 1}; got {given}: correct the method")
 
 
 def _check_methods(recipe: Recipe) -> None:
@@ -227,7 +264,7 @@ def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
     for method in recipe.methods:
         try:
             METHODS[method](Setup(encoder.layer_dims, encoder.project))
-        except EncoderError as error:
+        except (EncoderError, WeightsError) as error:
             refused[method] = str(error)
     return refused
 

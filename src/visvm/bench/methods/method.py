@@ -43,7 +43,7 @@ class Costs:
     Parameters
     ----------
     trainable_parameters : int
-        Numbers that were trained by gradient descent.
+        Numbers that were trained by gradient descent and are kept.
     state_bytes : int
         What must be kept to learn the next session and to predict, the encoder not counted.
     choices : dict

@@ -9,6 +9,8 @@ from visvm.bench.methods.vis import Vis
 class VisOracle(Vis):
     """Joint learning: blocks, mixer, λ and classifier all come from all data, which no incremental method may keep.
 
+    A ceiling in what it may see; it can still lose by what it chooses.
+
     Parameters
     ----------
     setup : Setup

@@ -64,9 +64,10 @@ class Published:
         >>> read_published().encoder("facebook/dinov2-base", ""), read_published().encoder("dinov2-s14", "")
         ('dinov2-b14', None)
         """
-        parts = re.split(r"[/\\]", name.lower())
+        *folders, last = re.split(r"[/\\]", name.lower().rstrip("/\\"))
+        last = folders[-1] if folders and last.startswith("open_clip_") else last  # the name all checkpoints of the hub have
         for key, known in self.content["encoders"].items():
-            if any(fnmatch(part, pattern) for part in parts for pattern in known["names"]):
+            if any(fnmatch(last, pattern) for pattern in known["names"]):
                 return str(key)
             if any(weights_digest.startswith(prefix) for prefix in known["weights_digests"]):
                 return str(key)

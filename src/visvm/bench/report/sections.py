@@ -25,7 +25,8 @@ def what_was_run(material: Material) -> Section:
         "The rows do not all come from one machine and one set of versions",
     )
     blocks: list[Block] = [
-        f"{count(len(material.rows))} rows, measured from {days[0]} to {days[-1]}: {runs}. Methods: {methods}.",
+        f"{count(len(material.rows))} rows, measured from {days[0]} to {days[-1]}: {runs}. Methods: {methods}."
+        + _outdated(material),
         *(
             [_data_table(material), _encoder_table(material)]
             if material.settings
@@ -44,6 +45,13 @@ def what_was_run(material: Material) -> Section:
             _plain_table("Unfinished runs", header, lines),
         ]
     return Section("What was run", blocks)
+
+
+def _outdated(material: Material) -> str:
+    """How many rows are left out because a newer state of the code has measured the same."""
+    used = {each.run.key for each in material.finished} | {each.run.key for each in material.unfinished}
+    n = sum(row.run.key not in used for row in material.rows)
+    return f" {count(n)} rows that older code had measured are left out." if n else ""
 
 
 def main_table(material: Material) -> Section | None:

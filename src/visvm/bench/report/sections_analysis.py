@@ -43,7 +43,8 @@ def random_features(material: Material) -> Section | None:
             blocks.append(_spread_table(setting.label, groups, "seed", 3, material.numbers(setting).get(OURS)))
     intro = (
         f"{_PLUS_MINUS} over the seeds of the methods' own random numbers, the class order being 1993. Where the deviation is "
-        "0, the method draws none. In brackets, where they apply: numbers of the paper."
+        "0, the method draws none. A seed decides the random map, and of vis also the split by which λ and blocks are chosen and "
+        "how the mixer starts; the paper, whose numbers are in brackets where they apply, varies the map alone."
     )
     return Section("Random features", [intro, *blocks]) if blocks else None
 
@@ -138,6 +139,7 @@ def overhead(material: Material) -> Section | None:
                 blocks.append(
                     f"{setting.label}: measured with more than one {' and '.join(several)}; its times cannot be compared."
                 )
+            blocks += _busy(setting)
             caption = f"{setting.label}: time and memory."
             drawing = plots_analysis.overhead(setting.label, _costs(setting), material.look)
             blocks += [_overhead_table(setting), Picture(f"overhead-{material.names[setting.label]}", caption, drawing)]
@@ -148,6 +150,19 @@ def overhead(material: Material) -> Section | None:
     )
     return Section("Time and memory", [intro, *blocks]) if blocks else None
 
+
+def _busy(setting: Setting) -> list[Block]:
+    """A warning where other work ran beside."""
+    rows = [row for each in setting.standard.values() for row in each.rows if row.load_average is not None]
+    loads = [row.load_average / row.environment["threads"] for row in rows if row.load_average is not None]
+    if not loads or max(loads) <= _BUSY:
+        return []
+    share = 100 * sum(load > _BUSY for load in loads) / len(loads)
+    most = f"up to {max(loads):.1f} times what the CPU can do at once"
+    return [f"{setting.label}: other work ran beside {share:.0f} % of these sessions, {most}; times measured then are too long."]
+
+
+_BUSY = 1.5  # processes that want to run, by the number of threads: from here on they wait for each other
 
 _OVERHEAD: tuple[tuple[str, str, Callable[[FinishedRun], float | None]], ...] = (
     ("total", "time (s)", lambda each: each.learn_seconds + each.predict_seconds),

@@ -127,7 +127,7 @@ class Gap:
 
 
 def collect(rows: Iterable[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
-    """Put rows together to runs; of two rows of one session the later counts.
+    """Put rows together to runs; of two rows of one session the later counts, and of two states of the code the later one.
 
     Parameters
     ----------
@@ -138,7 +138,9 @@ def collect(rows: Iterable[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
     list of FinishedRun, list of UnfinishedRun
     """
     finished, unfinished = [], []
-    for group in grouped(rows, lambda row: row.run.key).values():
+    for answers in grouped(rows, lambda row: row.run.question).values():
+        states = grouped(answers, lambda row: row.run.key).values()
+        group = max(states, key=lambda state: max(row.measured_at for row in state))
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
         if sorted(by_session) == list(range(1, n_sessions + 1)):
