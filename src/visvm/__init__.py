@@ -2,8 +2,9 @@
 
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
 whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
-and ``head_state`` (one file holds a model), ``image_classifier`` (images in, labels out), then what people see: ``figures``,
-``terminal``, ``reporting``, ``doctor``, ``demo``, ``cli_upkeep``, ``cli``.
+and ``head_state`` (one file holds a model), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
+reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``cli_upkeep``,
+``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """

@@ -1,0 +1,228 @@
+"""What could make the method better, judged inside the base session alone: no test image and no later session is looked at.
+
+    python benchmarks/base_session.py --data FOLDER                              all parts, CUB-200, both encoders (an hour)
+    python benchmarks/base_session.py features --encoder dinov2-s14 --base 20    one part, one encoder, one size
+
+- ``ridge``: validation error and accuracy of values of λ between the paper's.
+- ``features``: the last block as it is, normalised in several ways, and several blocks side by side.
+- ``mixer``: does the residual mixer pay? The mixer is trained on one half of the base classes only, then *all* base classes are
+  learned on the fused features. What held-out images of the other half gain is what a mixer trained once gives to classes that
+  come later; what those of its own half gain is what a validation split of the base session shows. Differences are to no mixer.
+
+A fifth of every class is held out, in five different ways. Prints tables and keeps them in BASE_SESSION.md beside this file.
+"""
+
+import argparse
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from visvm import load_encoder
+from visvm.bench.features import encode_data
+from visvm.bench.loading import load_dataset
+from visvm.bench.streams import class_order
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.images import Transform
+from visvm.head.classifier import IncrementalLSSVC
+from visvm.head.fusion import MixerOptions, train_mixer
+from visvm.head.kernel_map import KernelMap
+from visvm.head.selection import search_ridge, split_base_session
+
+HERE = Path(__file__).parent
+SPLITS = 5
+N_COMPONENTS = 2000
+
+RIDGES = (100.0, 300.0, 500.0, 1000.0, 2000.0, 3000.0, 5000.0, 10000.0)
+BLOCKS = {"12": (12,), "10, 12": (10, 12), "6, 8, 10, 12": (6, 8, 10, 12), "9 to 12": (9, 10, 11, 12), "all": tuple(range(1, 13))}
+TRAININGS = {
+    "paper: rate 0.01, 5 epochs, weight 0.01": MixerOptions(),
+    "rate 0.03, 20 epochs, weight 0": MixerOptions(epochs=20, learning_rate=0.03, identity_weight=0.0),
+    "rate 0.03, 20 epochs, weight 0.01": MixerOptions(epochs=20, learning_rate=0.03),
+    "rate 0.1, 50 epochs, weight 0": MixerOptions(epochs=50, learning_rate=0.1, identity_weight=0.0),
+    "rate 0.1, 50 epochs, weight 0.01": MixerOptions(epochs=50, learning_rate=0.1),
+}
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base session: layer features, (n, sum of layer_dims), class numbers, (n,), and the widths of the layers."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    layer_dims: tuple[int, ...]
+
+    def block(self, number: int) -> np.ndarray:
+        """The feature of one block, (n, width)."""
+        width = self.layer_dims[-1]
+        return self.features[:, (number - 1) * width : number * width].astype(np.float64)
+
+    @property
+    def final(self) -> np.ndarray:
+        """The feature of the last block, (n, width)."""
+        return self.block(len(self.layer_dims))
+
+
+def unit(features: np.ndarray) -> np.ndarray:
+    """Features of one length, that of a vector of ones."""
+    return features / np.linalg.norm(features, axis=1, keepdims=True) * np.sqrt(features.shape[1])
+
+
+def ridge_part(base: Base) -> list[str]:
+    """Values of λ."""
+    kernel_map = KernelMap(base.layer_dims[-1], N_COMPONENTS, 0)
+    errors, rights = [], []
+    for seed in range(SPLITS):
+        split = split_base_session(base.labels, None, seed)
+        _, trials = search_ridge(
+            lambda rows: kernel_map.lift(base.final[rows]),
+            base.labels,
+            np.ones(len(base.labels)),
+            split,
+            svm_cost=10.0,
+            candidates=RIDGES,
+            beyond=False,
+        )
+        errors.append([trial.mse for trial in trials])
+        rights.append([100 * trial.accuracy for trial in trials])
+    lines = ["| λ | error, as a multiple of the least | accuracy (%) |", "|---:|---:|---:|"]
+    mean = np.mean(errors, axis=0)
+    for ridge, error, right in zip(RIDGES, mean / mean.min(), np.mean(rights, axis=0), strict=True):
+        lines.append(f"| {ridge:g} | {error:.3f} | {right:.2f} |")
+    return lines
+
+
+def features_part(base: Base) -> list[str]:
+    """The last block in several scales, and blocks side by side."""
+    final = base.final
+    kinds = {
+        "last block": final,
+        "last block, unit length": unit(final),
+        "last block, centred, unit length": unit(final - final.mean(axis=0)),
+        "last block, standardised": (final - final.mean(axis=0)) / final.std(axis=0),
+    }
+    for name, blocks in BLOCKS.items():
+        if len(blocks) > 1:
+            kinds[f"blocks {name}"] = np.concatenate([base.block(block) for block in blocks], axis=1)
+            kinds[f"blocks {name}, each of unit length"] = np.concatenate([unit(base.block(block)) for block in blocks], axis=1)
+    lines = ["| features | error | accuracy (%) |", "|---|---:|---:|"]
+    for name, features in kinds.items():
+        kernel_map = KernelMap(features.shape[1], N_COMPONENTS, 0)
+        best = [
+            search_ridge(
+                lambda rows, lift=kernel_map.lift, x=features: lift(x[rows]),
+                base.labels,
+                np.ones(len(base.labels)),
+                split_base_session(base.labels, None, seed),
+                svm_cost=10.0,
+            )[0]
+            for seed in range(SPLITS)
+        ]
+        error, right = np.mean([trial.mse for trial in best]), np.array([100 * trial.accuracy for trial in best])
+        lines.append(f"| {name} | {error:.4f} | {right.mean():.2f} ± {right.std(ddof=1) / np.sqrt(SPLITS):.2f} |")
+    return lines
+
+
+def mixer_part(base: Base) -> list[str]:
+    """Gains of every training and set of blocks, on classes the mixer saw and on others."""
+    n_classes = int(base.labels.max()) + 1
+    halves = [np.sort(np.random.default_rng(seed).permutation(n_classes)[: n_classes // 2]) for seed in range(SPLITS)]
+    plain = np.array([_judge(base, base.final, half, seed) for seed, half in enumerate(halves)])
+    lines = [
+        f"Without a mixer: {plain[:, 0].mean():.1f} % on the half a mixer sees, {plain[:, 1].mean():.1f} % on the other.",
+        "",
+        "| training | blocks | classes it saw | classes it did not |",
+        "|---|---|---:|---:|",
+    ]
+    for training, options in TRAININGS.items():
+        for name, blocks in BLOCKS.items():
+            mixed = np.array(
+                [_judge(base, _fuse(base, half, blocks, options, seed), half, seed) for seed, half in enumerate(halves)]
+            )
+            gain = mixed - plain
+            error = gain.std(axis=0, ddof=1) / np.sqrt(SPLITS)
+            cells = [f"{mean:+.2f} ± {wide:.2f}" for mean, wide in zip(gain.mean(axis=0), error, strict=True)]
+            lines.append(f"| {training} | {name} | {cells[0]} | {cells[1]} |")
+    return lines
+
+
+def _judge(base: Base, fused: np.ndarray, half: np.ndarray, seed: int) -> tuple[float, float]:
+    """Percent right of the held-out images of the classes in `half`, and of the others, among all of them."""
+    split = split_base_session(base.labels, None, seed)
+    model = IncrementalLSSVC(n_components=N_COMPONENTS, random_state=seed).fit(fused[split.train], base.labels[split.train])
+    right = model.predict(fused[split.held_out]) == base.labels[split.held_out]
+    inside = np.isin(base.labels[split.held_out], half)
+    return 100 * float(right[inside].mean()), 100 * float(right[~inside].mean())
+
+
+def _fuse(base: Base, half: np.ndarray, blocks: tuple[int, ...], options: MixerOptions, seed: int) -> np.ndarray:
+    """Fused features by a mixer that was trained on the learned images of the classes in `half`."""
+    train = split_base_session(base.labels, None, seed).train
+    rows = train[np.isin(base.labels[train], half)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a rate that was too high and was lowered
+        mixer = train_mixer(
+            base.features[rows],
+            np.searchsorted(half, base.labels[rows]),
+            np.ones(len(rows)),
+            layer_dims=base.layer_dims,
+            layers=blocks,
+            options=options,
+            seed=seed,
+        )
+    return mixer.fuse(base.features)
+
+
+PARTS: dict[str, tuple[str, Callable[[Base], list[str]]]] = {
+    "ridge": ("values of λ", ridge_part),
+    "features": ("features", features_part),
+    "mixer": ("the mixer", mixer_part),
+}
+
+
+def keep(title: str, lines: list[str]) -> None:
+    """Print a table, and put it into the page in place of an older one of the same title."""
+    print("\n".join([f"## {title}", "", *lines, ""]), flush=True)
+    store, page = HERE / "base_session.json", HERE / "BASE_SESSION.md"
+    tables = json.loads(store.read_text("utf-8")) if store.exists() else {}
+    tables[title] = lines
+    store.write_text(json.dumps(tables, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = [
+        "# Judged inside the base session",
+        "",
+        "Written by `python benchmarks/base_session.py`, which says what is measured.",
+        "",
+    ]
+    for name in sorted(tables):
+        text += [f"## {name}", "", *tables[name], ""]
+    page.write_text("\n".join(text), encoding="utf-8")
+
+
+def main() -> None:
+    """Run the parts that are asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--encoder", action="append")
+    parser.add_argument("--base", type=int, action="append", help="classes of the base session")
+    given = parser.parse_args()
+    data = load_dataset("cub200", given.data)
+    order = class_order(len(data.classes), 1993)
+    for name in given.encoder or ["dinov2-s14", "clip-b16-openai"]:
+        encoder = load_encoder(name)
+        with FeatureCache() as cache:
+            train = encode_data(data, encoder, Transform("squash", encoder.preprocessing), cache, lambda *_: None).train
+        for n_classes in given.base or [20, 100]:
+            rows = np.flatnonzero(np.isin(train.targets, order[:n_classes]))
+            labels = np.searchsorted(np.sort(order[:n_classes]), train.targets[rows])
+            base = Base(train.features[rows], labels, encoder.layer_dims)
+            for part in given.parts or PARTS:
+                title, work = PARTS[part]
+                keep(f"{name}, base of {n_classes} classes: {title}", work(base))
+
+
+if __name__ == "__main__":
+    main()
