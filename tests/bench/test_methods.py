@@ -1,5 +1,6 @@
 """Every method of the benchmark against a slow or independent computation of the same, and all of them against one contract."""
 
+import inspect
 import json
 from functools import cache
 
@@ -530,6 +531,15 @@ def test_a_bad_option_is_refused_in_one_line(name, option, value):
     with pytest.raises(InputError, match=f"The '{option}' parameter") as caught:
         learned(make(name, **{option: value}))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["vis", "ncm", "ridge", "visual-lssvm", "visual-lssvm+kernel"])
+def test_defaults_are_those_of_the_estimators(name):
+    """A better default of an estimator must not pass the benchmark by."""
+    estimator = VisClassifier if name in ("vis", "ncm", "ridge") else IncrementalLSSVC
+    given = inspect.signature(METHODS[name]).parameters
+    for option, parameter in inspect.signature(estimator).parameters.items():
+        assert option not in given or given[option].default == parameter.default
 
 
 # Costs
