@@ -78,21 +78,19 @@ def bench(
         rows = [(recipe.name, recipe.title, recipe.paper) for recipe in recipe_files.built_in().values()]
         out().print(table("recipes", ["name", "what", "in the paper"], rows))
         return
-    chosen = []
-    for name in recipes:
-        recipe = recipe_files.read_recipe(name)
-        changed = recipe.with_changes(
-            methods=_listed(methods, "--methods"),
-            datasets=_listed(datasets, "--datasets"),
-            protocols=None if protocol is None else [protocol],
-            encoders=_listed(encoder, "--encoder"),
-            class_order_seeds=_seeds(seeds, "--seeds"),
-            feature_seeds=_seeds(feature_seeds, "--feature-seeds"),
-            options=None if components is None else {**recipe.options, "n_components": components},
-            train_per_class=train_per_class,
-            test_per_class=test_per_class,
-        )
-        chosen.append(changed)
+    changes = {
+        "methods": _listed(methods, "--methods"),
+        "datasets": _listed(datasets, "--datasets"),
+        "protocols": None if protocol is None else [protocol],
+        "encoders": _listed(encoder, "--encoder"),
+        "class_order_seeds": _seeds(seeds, "--seeds"),
+        "feature_seeds": _seeds(feature_seeds, "--feature-seeds"),
+        "train_per_class": train_per_class,
+        "test_per_class": test_per_class,
+    }
+    chosen = [recipe_files.read_recipe(name).with_changes(**changes) for name in recipes]
+    if components is not None:
+        chosen = [recipe.with_changes(options={**recipe.options, "n_components": components}) for recipe in chosen]
     with progress_bars(quiet) as progress:
         if dry_run:
             for recipe in chosen:

@@ -196,7 +196,9 @@ def measure(
         predicted = method.predict(features)
         end = time.perf_counter()
         _check_predictions(predicted, len(labels), sum(stream.sizes), run.method)
-        scores, costs = score(labels, predicted, stream.sizes), method.costs()
+        scores = vars(score(labels, predicted, stream.sizes))
+        if session.number < len(sizes):
+            scores["confusions"] = []
         yield Row(
             run=run,
             session=session.number,
@@ -205,19 +207,10 @@ def measure(
             session_sizes=stream.sizes,
             n_train=len(session.labels),
             n_test=len(labels),
-            accuracy=scores.accuracy,
-            group_accuracy=scores.group_accuracy,
-            old_accuracy=scores.old_accuracy,
-            new_accuracy=scores.new_accuracy,
-            harmonic_mean=scores.harmonic_mean,
-            class_correct=scores.class_correct,
-            class_counts=scores.class_counts,
-            confusions=scores.confusions if session.number == len(sizes) else [],
+            **scores,
+            **vars(method.costs()),
             seconds={"learn": learned - start, "predict": end - begin, "encode": encode_seconds},
             peak_memory=peak_bytes() if counted else None,
-            trainable_parameters=costs.trainable_parameters,
-            state_bytes=costs.state_bytes,
-            choices=costs.choices,
             load_average=load_average(),
             environment=environment,
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
