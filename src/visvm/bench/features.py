@@ -11,7 +11,7 @@ from visvm.bench.streams import Samples
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
-from visvm.encoders.pipeline import BATCH_SIZE, encode_files, encode_stream
+from visvm.encoders.pipeline import BATCH_SIZE, content_of, encode_files, encode_stream
 from visvm.errors import ImageError
 
 Progress = Callable[[str, int, int], None]
@@ -51,8 +51,7 @@ def count_missing(data: ImageData, encoder: Encoder, transform: Transform, cache
     missing = 0
     for labelled in (data.train, data.test):
         for image in labelled.images:
-            content = image if isinstance(image, bytes) else image.read_bytes()
-            missing += cache is None or cache.get(feature_key(content, encoder.digest, transform.key)) is None
+            missing += cache is None or cache.get(feature_key(content_of(image), encoder.digest, transform.key)) is None
     return missing
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from visvm.bench import cifar
 from visvm.bench.datasets import DATASETS, DataSet
 from visvm.digits import DIGITS, digit_pictures
-from visvm.encoders.pipeline import Source
+from visvm.encoders.pipeline import Source, content_of
 from visvm.errors import ImageError, InputError, VisvmError
 from visvm.labelled import Labelled, expanded, read_labelled, shown
 
@@ -264,9 +264,7 @@ def _taken(part: LabelledImages, places: NDArray[np.intp]) -> LabelledImages:
 
 
 def _content(image: Source) -> bytes:
-    if isinstance(image, bytes):
-        return image
     try:
-        return image.read_bytes()
+        return content_of(image)
     except OSError as error:
-        raise ImageError(f"every image must be readable; {shown(image)} is not ({error.strerror}): replace it") from error
+        raise ImageError(f"every image must be readable; {error.filename} is not ({error.strerror}): replace it") from error

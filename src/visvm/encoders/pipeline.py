@@ -26,6 +26,11 @@ Progress = Callable[[int, int], None]
 """Told the number of images done, and of all."""
 
 
+def content_of(source: Source) -> bytes:
+    """The content of an image file."""
+    return source if isinstance(source, bytes) else source.read_bytes()
+
+
 @dataclass(frozen=True)
 class Unreadable:
     """A file that is not an image, and why."""
@@ -128,7 +133,7 @@ def _read(source: Source, encoder: Encoder, transform: Transform, cache: Feature
     """Read an image and look its features up; decode it where they are not known."""
     image = _Image(Path("an image in memory") if isinstance(source, bytes) else source)
     try:
-        content = source if isinstance(source, bytes) else source.read_bytes()
+        content = content_of(source)
     except OSError as error:
         image.reason = error.strerror or str(error)
         return image
