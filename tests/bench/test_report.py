@@ -319,6 +319,7 @@ def test_a_busy_machine_is_told():
 
     assert "other work ran beside 100 % of these sessions, up to 4.0 times" in said(8.0)
     assert "other work" not in said(2.0)
+    assert "whether other work ran beside is not known" in said(None)
 
 
 def test_ablation_says_what_is_left_out():

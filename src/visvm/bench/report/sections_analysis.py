@@ -153,9 +153,11 @@ def overhead(material: Material) -> Section | None:
 
 def _busy(setting: Setting) -> list[Block]:
     """A warning where other work ran beside."""
-    rows = [row for each in setting.standard.values() for row in each.rows if row.load_average is not None]
+    rows = [row for each in setting.standard.values() for row in each.rows]
     loads = [row.load_average / row.environment["threads"] for row in rows if row.load_average is not None]
-    if not loads or max(loads) <= _BUSY:
+    if len(loads) < len(rows):
+        return [f"{setting.label}: whether other work ran beside is not known of all sessions; their times may be too long."]
+    if max(loads) <= _BUSY:
         return []
     share = 100 * sum(load > _BUSY for load in loads) / len(loads)
     most = f"up to {max(loads):.1f} times what the CPU can do at once"
