@@ -34,8 +34,8 @@ class KLDA:
     kernel_width : "auto" or float
         ℓ.
     relative_ridge : float
-        What is added to the eigenvalues of S, as a share of their mean. First picked on test images of CUB-200, which favours
-        it there; then confirmed, after the last session, on validation images (a 4:1 split of the training images of CUB-200, DINOv2) among 0.001, 0.01, 0.1 and 1.
+        What is added to the eigenvalues of S, as a share of their mean. The default was first picked on test images of CUB-200,
+        which favours it there, then confirmed on validation images (REPRODUCIBILITY.md).
     """
 
     def __init__(
