@@ -126,7 +126,7 @@ def _jobs(recipe: "Recipe", data: Path | None, progress: "Progress", *, insist: 
     for job in plan(recipe, data, load, progress):
         for method, reason in job.refused.items():
             if insist:
-                raise EncoderError(reason)
+                raise EncoderError(f"{reason}: leave this method out")
             note(f"{method} is left out: {reason}")
         yield job
 
@@ -144,6 +144,9 @@ def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "
         if needed > cache.limit and not quiet:
             sizes = f"{human_bytes(needed)}, the cache {human_bytes(cache.limit)} at most"
             note(f"the features of {job.data.name} take {sizes}: raise VISVM_CACHE_LIMIT, or images are encoded again each time")
+        if job.n_shared and not quiet:
+            share = f"{job.n_shared} of {len(job.data.test.images)} test images of {job.data.name}"
+            note(f"{share} are training images too: accuracies will be too high")
         for outcome in execute(job, results, cache, progress):
             if isinstance(outcome, Failure):
                 failures.append(outcome)
@@ -177,7 +180,7 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
     from visvm.bench.rows import FILE_NAME, Results, read_rows
     from visvm.bench.runner import missing_runs
     from visvm.encoders.cache import FeatureCache
-    from visvm.head.memory import human_bytes
+    from visvm.head.memory import human_bytes, peak_bytes
     from visvm.terminal import out, table
 
     results = Results(output / FILE_NAME, read_rows(output) if (output / FILE_NAME).exists() else [])
@@ -190,7 +193,7 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
         costs = [estimate(job, run, speed) for run in runs]
         n_images = len(job.data.train.images) + len(job.data.test.images)
         seconds = sum(cost.seconds for cost in costs)
-        memory = job.feature_bytes() + max((cost.n_bytes for cost in costs), default=0)
+        memory = (peak_bytes() or 0) + job.feature_bytes() + max((cost.n_bytes for cost in costs), default=0)
         total, most = total + encoding + seconds, max(most, memory)
         protocols = ", ".join(dict.fromkeys(run.protocol for run in job.runs))
         lines.append(
@@ -199,18 +202,20 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
                 job.encoder.name,
                 f"{len(runs)} of {len(job.runs)}",
                 f"{n_missing} of {n_images}",
-                _minutes(encoding),
-                _minutes(seconds),
+                _duration(encoding),
+                _duration(seconds),
                 human_bytes(memory),
             )
         )
     columns = ["data", "encoder", "runs to do", "images to encode", "encoding", "methods", "memory"]
     out().print(table(f"{recipe.name}: {recipe.title}", columns, lines, right=columns[2:]))
-    out().print(f"about {_minutes(total)} and {human_bytes(most)} of memory on this machine; nothing was run", markup=False)
+    out().print(f"about {_duration(total)} and {human_bytes(most)} of memory on this machine; nothing was run", markup=False)
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def report(

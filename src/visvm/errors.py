@@ -15,9 +15,7 @@
 Every message is one line: what must be how, what was given, what to do. Whatever raises one of these has changed
 nothing. Using a model before it has learned anything raises scikit-learn's own ``NotFittedError``.
 
-Two warnings tell of a number that was adjusted so that the work could go on:
-``IllConditionedWarning`` (λ raised to what float64 can resolve) and ``LearningRateWarning`` (mixer training restarted
-with smaller steps).
+``IllConditionedWarning`` tells of a λ that was raised to what float64 can resolve, so that the work could go on.
 """
 
 
@@ -59,7 +57,3 @@ class ModelFileError(VisvmError):
 
 class IllConditionedWarning(UserWarning):
     """λ is smaller than rounding in float64 lets the sums resolve; a larger one was used."""
-
-
-class LearningRateWarning(UserWarning):
-    """Training the mixer diverged and was restarted with smaller steps."""

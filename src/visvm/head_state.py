@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import is_count, is_positive
-from visvm.head.fusion import MixerWeights, ResidualMixer
+from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import DenseScatter, ThinScatter
@@ -21,7 +22,7 @@ from visvm.model_file import Array, Header, Tensors, altered
 if TYPE_CHECKING:
     from visvm.head.classifier import VisClassifier
 
-_OPTIONS = ("n_components", "ridge", "svm_cost", "hidden", "epochs", "learning_rate", "batch_size", "identity_weight")
+_OPTIONS = ("n_components", "ridge", "svm_cost", *(field.name for field in fields(MixerOptions)))
 
 
 def head_state(head: "VisClassifier") -> tuple[Header, Tensors]:
@@ -94,7 +95,8 @@ def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensor
     parts = restore_predictor(path, header, classes, tensors)
     with _fitting_together(path):
         dims, layers = parts.mixer.layer_dims, parts.mixer.layers
-        head = VisClassifier(layer_dims=dims, layers=layers, **{name: header[name] for name in _OPTIONS})
+        options = {"optimizer": "sgd", **header}  # which early files do not name: there was no other
+        head = VisClassifier(layer_dims=dims, layers=layers, **{name: options[name] for name in _OPTIONS})
         head._validate_parameters()
         head.n_features_in_ = sum(dims)
         head.layers_, head.ridge_ = layers, header["chosen_ridge"]

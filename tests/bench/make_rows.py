@@ -83,6 +83,7 @@ METHODS = {  # final accuracy, trainable parameters, state in bytes, seconds a s
     "visual-lssvm+kernel": (0.811, 0, 9 * 10**8, 4.0),
     "ncm": (0.742, 394_000, 2 * 10**7, 1.0),
     "ridge": (0.812, 394_000, 9 * 10**8, 4.5),
+    "vis-paper": (0.815, 394_000, 9 * 10**8, 4.3),
     "vis": (0.8201, 394_000, 9 * 10**8, 4.4),
     "vis-oracle": (0.829, 394_000, 9 * 10**8, 30.0),
     "prompt tuning of mine": (0.74, 3_900_000, 4 * 10**6, 60.0),

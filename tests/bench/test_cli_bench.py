@@ -1,6 +1,7 @@
 """``visvm bench`` and ``visvm report`` as a person uses them."""
 
 import json
+import shutil
 
 import pytest
 
@@ -67,13 +68,13 @@ def test_options_change_what_is_run(bench, tmp_path):
 def test_dry_run_tells_the_cost_and_does_nothing(bench, tmp_path):
     code, out, _ = bench("table1", "--dry-run")
     assert code == 0
-    assert "11 of 11" in " ".join(out.split())
+    assert "12 of 12" in " ".join(out.split())
     assert "48 of 48" in " ".join(out.split())
     assert "nothing was run" in out
     assert not (tmp_path / "out").exists()
     bench("table1", methods="simplecil")
     _, out, _ = bench("table1", "--dry-run")
-    assert "10 of 11" in " ".join(out.split())
+    assert "11 of 12" in " ".join(out.split())
     assert "0 of 48" in " ".join(out.split())
 
 
@@ -94,6 +95,7 @@ def test_quiet_says_nothing(bench):
         ({"methods": "viss"}, "viss"),
         ({"datasets": "cub2000"}, "cub2000"),
         ({"protocol": "B0 Inc50"}, "4 classes"),
+        ({"protocol": "B0 Inc0"}, "number after Inc"),
         ({"seeds": "1,x"}, "--seeds"),
         ({"seeds": "4294967296"}, "--seeds"),
         ({"methods": " , "}, "--methods"),
@@ -103,8 +105,9 @@ def test_quiet_says_nothing(bench):
         ({"datasets": "cub200"}, "VISVM_DATA"),
     ],
 )
-def test_mistakes_get_one_line(bench, changes, named):
+def test_mistakes_get_one_line_and_leave_nothing(bench, changes, named, tmp_path):
     refused(bench("table1", **changes), named)
+    assert not (tmp_path / "out").exists()
 
 
 def test_unknown_recipe_and_folder(bench, visvm):
@@ -125,6 +128,25 @@ def test_a_failing_run_is_named_in_the_end(bench, tmp_path):
     assert {row.run.method for row in read_rows(tmp_path / "out")} == {"simplecil"}
 
 
+def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypatch):
+    class Broken:
+        def __init__(self, setup):
+            pass
+
+        def learn(self, features, labels):
+            raise TypeError("of\nits author's making")
+
+    monkeypatch.setitem(METHODS, "broken", Broken)
+    answer = bench("table1", "--quiet", methods="broken,simplecil", components=None)
+    refused(answer, "TypeError: of its author's making", "test_cli_bench.py", "in learn")
+    assert {row.run.method for row in read_rows(tmp_path / "out")} == {"simplecil"}
+
+
+def test_test_images_inside_the_training_images_are_told(bench, tmp_path):
+    shutil.copy(next((tmp_path / "colours" / "train" / "red").iterdir()), tmp_path / "colours" / "test" / "red" / "again.png")
+    assert "1 of 25 test images of colours are training images too" in bench("table1", methods="simplecil")[2]
+
+
 def test_features_that_outgrow_the_cache_are_told(bench, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE_LIMIT", "1K")
     assert "VISVM_CACHE_LIMIT" in bench("table1", methods="simplecil")[2]
@@ -136,7 +158,7 @@ def test_estimates_grow_with_what_there_is_to_do(tmp_path):
         write_photos(tmp_path / "colours" / part, tuple(COLOURS), 30, seed)
 
     def cost(method, width, n=30):
-        recipe = Recipe("r", "", "", [str(tmp_path / "colours")], [method], ["B0 Inc2"], [str(tmp_path / "tiny.onnx")])
+        recipe = Recipe("r", "", [str(tmp_path / "colours")], [method], "", ["B0 Inc2"], [str(tmp_path / "tiny.onnx")])
         changed = recipe.with_changes(options={"n_components": width}, train_per_class=n)
         (job,) = plan(changed, None, load_encoder, lambda *_: None)
         return estimate(job, job.runs[0], 1e9)

@@ -15,7 +15,7 @@ from tests.bench.test_cifar import NAMES, entries, write_cifar
 from visvm.bench import datasets
 from visvm.bench.cifar import bmp, read_split
 from visvm.bench.datasets import DATASETS
-from visvm.bench.loading import ImageData, LabelledImages, content_digest, data_root, examine_data, load_dataset
+from visvm.bench.loading import ImageData, LabelledImages, data_root, examine_data, load_dataset, read_content
 from visvm.errors import ImageError, InputError
 
 UNPACK = Path(__file__).parents[3] / "shared/data/unpack"
@@ -233,20 +233,25 @@ def test_the_digest_tells_every_change_apart():
         small(train=(b"1",), targets=(0,), test=(b"22", b"3")),
         small(train=(b"1", b"22", b"3"), targets=(0, 1, 0), test=()),
     ]
-    assert len({content_digest(data) for data in variants}) == len(variants)
+    assert len({read_content(data).digest for data in variants}) == len(variants)
 
 
 def test_the_digest_is_of_the_content_and_not_of_its_place(own, tmp_path):
-    digest = content_digest(load_dataset(str(own), None))
+    digest = read_content(load_dataset(str(own), None)).digest
     own.rename(tmp_path / "moved")
     moved = load_dataset(str(tmp_path / "moved"), None)
-    assert content_digest(moved) == digest
+    assert read_content(moved).digest == digest
     in_memory = LabelledImages([path.read_bytes() for path in moved.train.images], moved.train.targets)
-    assert content_digest(ImageData("other", moved.classes, in_memory, moved.test)) == digest
-    assert content_digest(load_dataset(str(tmp_path / "moved"), None, train_per_class=3)) != digest
+    assert read_content(ImageData("other", moved.classes, in_memory, moved.test)).digest == digest
+    assert read_content(load_dataset(str(tmp_path / "moved"), None, train_per_class=3)).digest != digest
     moved.test.images[0].unlink()
     with pytest.raises(ImageError, match=r"must be readable; .*0\.png is not \(No such file"):
-        content_digest(moved)
+        read_content(moved)
+
+
+def test_test_images_that_are_training_images_too_are_counted():
+    assert read_content(small()).n_shared == 0
+    assert read_content(small(train=(b"1", b"22"), test=(b"22",))).n_shared == 1
 
 
 def test_without_a_folder_all_are_absent():

@@ -28,7 +28,9 @@ DIMS = (5, 4, 6)
 PROJECTION = np.random.default_rng(9).normal(size=(6, 3)).astype(np.float32)
 RUNNING = [name for name in METHODS if name != "zs-clip"]
 SMALL = {"n_components": 60}
-FEW = dict.fromkeys(("klda", "acil", "ranpac-head", "visual-lssvm+kernel", "ncm", "ridge", "vis", "vis-oracle"), SMALL)
+FEW = dict.fromkeys(
+    ("klda", "acil", "ranpac-head", "visual-lssvm+kernel", "ncm", "ridge", "vis-paper", "vis", "vis-oracle"), SMALL
+)
 """Options that make a method small."""
 
 
@@ -184,6 +186,15 @@ def test_oracle_is_one_fit_on_everything():
     method = learned(make("vis-oracle"))
     assert method.predict(TEST).tolist() == model.predict(TEST).tolist()
     assert method.costs().choices["layers"] == list(model.layers_)
+
+
+def test_vis_paper_trains_the_mixer_by_sgd():
+    model = VisClassifier(layer_dims=DIMS, random_state=0, optimizer="sgd", learning_rate=0.01, **SMALL)
+    for rows in SESSIONS:
+        model.partial_fit(X[rows], Y[rows])
+    method = learned(make("vis-paper"))
+    assert method.predict(TEST).tolist() == model.predict(TEST).tolist()
+    assert method._model.mixer_.digest == model.mixer_.digest
 
 
 def test_zero_shot_clip_is_refused_in_one_line():
@@ -482,10 +493,11 @@ OPTIONS = {
 VIS_OPTIONS = {
     "n_components": 30,
     "layers": (2, 3),
-    "ridge": 1.0,
-    "svm_cost": 1.0,
+    "ridge": 10.0,
+    "svm_cost": 0.1,
     "hidden": 7,
     "epochs": 1,
+    "optimizer": "sgd",
     "learning_rate": 0.05,
     "batch_size": 16,
     "identity_weight": 0.2,
@@ -493,7 +505,8 @@ VIS_OPTIONS = {
 }
 CHANGES = [(name, *change) for name, changes in OPTIONS.items() for change in changes.items()]
 CHANGES += [(name, *change) for name in ("ncm", "ridge", "vis") for change in VIS_OPTIONS.items()]
-CHANGES += [("vis-oracle", name, VIS_OPTIONS[name]) for name in ("n_components", "max_selection_samples")]
+SOME = ("n_components", "max_selection_samples")
+CHANGES += [(method, name, VIS_OPTIONS[name]) for method in ("vis-paper", "vis-oracle") for name in SOME]
 
 
 @cache

@@ -51,17 +51,17 @@ def test_five_seeds_each():
 def test_a_recipe_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nfeature_seeds = [1, 2]\n')
-    assert read_recipe(str(path)) == Recipe("mine", "t", "none", ["x"], ["vis"], feature_seeds=[1, 2])
+    assert read_recipe(str(path)) == Recipe("mine", "t", ["x"], ["vis"], "none", feature_seeds=[1, 2])
 
 
-START = 'title = "t"\npaper = ""\ndatasets = ["x"]\nmethods = ["vis"]\n'
+START = 'title = "t"\ndatasets = ["x"]\nmethods = ["vis"]\n'
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
         ("title = ", "valid TOML"),
-        ('title = "t"', "paper"),
+        ('title = "t"', "datasets"),
         (START + "seed = [1]", "'seed'"),
         (START + 'name = "x"', "'name'"),
         (START + "feature_seeds = [1.5]", "feature_seeds"),

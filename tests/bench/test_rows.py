@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import pytest
 
@@ -63,11 +64,32 @@ def test_a_damaged_line_is_named(tmp_path):
     with open_for_appending(tmp_path) as results:
         results.append(row(1))
     path = tmp_path / FILE_NAME
-    for damage in (b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
+    nan, above = (
+        (json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n").encode()
+        for value in (float("nan"), 1.5)
+    )
+    for damage in (nan, above, b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
         path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n" + damage)
         with pytest.raises(InputError, match="line 2 of") as refusal:
             read_rows(tmp_path)
         assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_that_nothing_came_of_is_not_left(tmp_path):
+    with pytest.raises(KeyError), open_for_appending(tmp_path / "new"):
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").mkdir()
+    with open_for_appending(tmp_path / "old"):
+        pass
+    assert (tmp_path / "old").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(InputError, match="must be a folder that can be written to"), open_for_appending(tmp_path / "file"):
+        pass
+    assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_folder_without_results_is_refused(tmp_path):

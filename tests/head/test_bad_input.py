@@ -102,7 +102,8 @@ def test_parameters(model, name, value, method):
 VIS_PARAMETERS = [
     ("layers", (3,)), ("layers", (0, 2)), ("layers", (-1,)), ("layers", ()), ("layers", (1, 1)), ("layers", "all"), ("layers", 2),
     ("layers", None), ("layer_dims", (3, 0)), ("layer_dims", ()), ("layer_dims", 6), ("layer_dims", (2.0, 4.0)),
-    ("hidden", 0), ("epochs", -1), ("learning_rate", 0.0), ("batch_size", 0), ("identity_weight", -0.1),
+    ("hidden", 0), ("epochs", -1), ("optimizer", "newton"),
+    ("optimizer", ["adam"]), ("learning_rate", 0.0), ("batch_size", 0), ("identity_weight", -0.1),
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from visvm import InputError, LearningRateWarning
+from visvm import InputError
 from visvm.head.fusion import (
+    OPTIMIZERS,
     MixerOptions,
     MixerWeights,
     ResidualMixer,
@@ -58,12 +59,17 @@ def train(X, y, *, layers=(1, 3), options=OPTIONS, seed=0, weight=None):
     return train_mixer(X, y, weight, layer_dims=(2, 3, 4), layers=layers, options=options, seed=seed)
 
 
-def test_training_is_torchs_sgd_step_by_step():
+TORCHS = {"adam": lambda tensors: torch.optim.Adam(tensors, lr=0.001), "sgd": lambda tensors: torch.optim.SGD(tensors, lr=0.01)}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_is_torchs_step_by_step(name):
     X, y = make_layers()
-    mixer = train(X, y)
+    X *= 8 / np.sqrt(np.mean(np.sum(X[:, 5:] ** 2, axis=1)))  # the units of training
+    mixer = train(X, y, options=MixerOptions(hidden=6, epochs=2, batch_size=16, optimizer=name))
     start = initial_weights((2, 3, 4), (1, 3), hidden=6, n_classes=3, generator=np.random.default_rng([0, 0]))
     tensors = [torch.tensor(array, requires_grad=True) for array in start]
-    optimiser = torch.optim.SGD(tensors, lr=0.01)
+    optimiser = TORCHS[name](tensors)
     generator = np.random.default_rng([0, 1])
     tapped, final, targets = X[:, [0, 1, 5, 6, 7, 8]], X[:, 5:], torch.tensor(y)
     for _ in range(2):
@@ -117,6 +123,7 @@ def test_small_features_are_no_reason_to_refuse(scale):
     [
         {"hidden": 7},
         {"epochs": 3},
+        {"optimizer": "sgd"},
         {"learning_rate": 0.02},
         {"batch_size": 8},
         {"identity_weight": 0.5},
@@ -137,18 +144,21 @@ def test_seed_layers_and_weights_change_the_result():
 
 def test_a_large_identity_weight_keeps_the_feature():
     X, y = make_layers()
-    weak, strong = (train(X, y, options=MixerOptions(6, 5, 0.01, 16, weight)) for weight in (0.0, 5.0))
+    weak, strong = (train(X, y, options=MixerOptions(6, 5, batch_size=16, identity_weight=weight)) for weight in (0.0, 5.0))
     assert np.abs(strong.fuse(X) - X[:, 5:]).mean() < 0.5 * np.abs(weak.fuse(X) - X[:, 5:]).mean()
 
 
-def test_steps_too_long_for_the_features_are_shortened_with_a_warning():
-    X, y = make_layers(scale=200.0)
-    with pytest.warns(LearningRateWarning, match="was used instead"):
-        mixer = train(X, y)
-    assert np.isfinite(mixer.fuse(X)).all()
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("scale", [1e-150, 1e-3, 200.0, 1e150])
+def test_features_of_any_scale_train_alike(name, scale):
+    X, y = make_layers()
+    options = MixerOptions(hidden=6, epochs=2, batch_size=16, optimizer=name)
+    wanted = train(X, y, options=options).fuse(X)
+    np.testing.assert_allclose(train(scale * X, y, options=options).fuse(scale * X) / scale, wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_features_that_no_step_can_train_on_are_refused():
-    X, y = make_layers(scale=1e150)
-    with pytest.raises(InputError, match="scale the features down"):
-        train(X, y)
+@pytest.mark.parametrize(("name", "rate"), [("adam", 1e3), ("sgd", 50.0), ("sgd", 1e300)])
+def test_steps_too_long_are_refused(name, rate):
+    X, y = make_layers()
+    with pytest.raises(InputError, match=r"must not grow in training.* give a smaller one"):
+        train(X, y, options=MixerOptions(hidden=6, epochs=5, batch_size=16, optimizer=name, learning_rate=rate))

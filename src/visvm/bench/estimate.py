@@ -12,7 +12,7 @@ from visvm.bench.streams import class_order, session_sizes
 from visvm.head.memory import Session
 from visvm.head.selection import layer_candidates
 
-_FUSING = {"vis", "ncm", "ridge", "vis-oracle"}  # choose blocks and train a mixer
+_FUSING = {"vis", "vis-paper", "ncm", "ridge", "vis-oracle"}  # choose blocks and train a mixer
 _DENSE = {"klda", "acil", "ranpac-head"}  # hold a D x D matrix from the start
 _REFITTING = {"vis-oracle"}  # learn everything anew in every session
 _EIGEN = 9.0  # operations of an eigen-decomposition, by the cube of its side
@@ -68,7 +68,8 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
         operations += tries * (side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3)
         mixer = 2 * new * (sum(dims) + dims[-1]) if first and run.method in _FUSING else 0
         session = Session(new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer)
-        peak = max(peak, session.peak_bytes())
+        kept = 8 * new * sum(dims) if run.method in _REFITTING else 0  # the features so far, and a copy while some are added
+        peak = max(peak, session.peak_bytes() + kept)
         seen, begin = seen + new, begin + size
     return Estimate(operations / speed, peak)
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,16 +109,30 @@ def load_dataset(
     return ImageData(data.name, data.classes, _first(data.train, train_per_class), _first(data.test, test_per_class))
 
 
-def content_digest(data: ImageData) -> str:
-    """SHA-256 over the class names, and the class and content of every image in turn."""
+class Content(NamedTuple):
+    """What reading every image of a data set tells."""
+
+    digest: str  # SHA-256 over the class names, and the class and content of every image in turn
+    n_shared: int  # test images whose content is also that of a training image
+
+
+def read_content(data: ImageData) -> Content:
+    """Read all images once."""
     digest = hashlib.sha256(json.dumps(data.classes).encode())
+    train: set[bytes] = set()
+    n_shared = 0
     for part in (data.train, data.test):
         digest.update(f"\n{len(part.images)}\n".encode())
         for image, target in zip(part.images, part.targets, strict=True):
             content = _content(image)
             digest.update(f"{target} {len(content)}\n".encode())
             digest.update(content)
-    return digest.hexdigest()
+            known = hashlib.blake2b(content, digest_size=16).digest()
+            if part is data.train:
+                train.add(known)
+            else:
+                n_shared += known in train
+    return Content(digest.hexdigest(), n_shared)
 
 
 @dataclass(frozen=True)

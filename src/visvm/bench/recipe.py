@@ -20,13 +20,15 @@ class Recipe:
     Parameters
     ----------
     name : str
-    title, paper : str
-        What it is for, and which table or figure of the paper it is.
+    title : str
+        What it is for.
     datasets : list of str
         Names, or folders of one's own.
     protocols : list of str
         "B0" and "B-half" stand for the data set's own two; or such as "B50 Inc10", "sessions 20,10,5".
     methods : list of str
+    paper : str
+        Which table or figure of the paper it is, if any.
     encoders : list of str
     transform : str
     class_order_seeds : list of int
@@ -44,9 +46,9 @@ class Recipe:
 
     name: str
     title: str
-    paper: str
     datasets: list[str]
     methods: list[str]
+    paper: str = ""
     protocols: list[str] = field(default_factory=lambda: ["B0"])
     encoders: list[str] = field(default_factory=lambda: ["dinov2-s14"])
     transform: str = "squash"
@@ -63,7 +65,7 @@ class Recipe:
 
         Examples
         --------
-        >>> Recipe("r", "", "", [], [], options={"a": 1}, vary={"b": [2, 3]}).variants()
+        >>> Recipe("r", "", [], [], options={"a": 1}, vary={"b": [2, 3]}).variants()
         [{'a': 1, 'b': 2}, {'a': 1, 'b': 3}]
         """
         varied = [{**self.options, name: value} for name, values in self.vary.items() for value in values]
@@ -107,7 +109,7 @@ def _parse(text: str, name: str) -> Recipe:
         what, fits = _CHECKS[key]
         if not fits(value):
             raise InputError(f"{key} of the recipe {name} must be {what}; got {value!r}: correct it")
-    missing = [key for key in ("title", "paper", "datasets", "methods") if key not in said]
+    missing = [key for key in ("title", "datasets", "methods") if key not in said]
     if missing:
         raise InputError(f"a recipe must say its {missing[0]}; {name} does not: add it")
     return Recipe(name=name, **said)

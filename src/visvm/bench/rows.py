@@ -8,10 +8,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import filelock
 
@@ -149,12 +149,19 @@ class Row:
 
 def parse(line: str) -> Row:
     """A row from its line."""
-    said = json.loads(line)
+    said = json.loads(line, parse_constant=_refused)
     if said["format"] != FORMAT:
         raise ValueError(f"its format is {said['format']}, known is {FORMAT}")
     said["run"] = Run(**said["run"])
     said["confusions"] = [tuple(triple) for triple in said["confusions"]]
-    return Row(**said)
+    row = Row(**said)
+    if not all(0.0 <= value <= 1.0 for value in (row.accuracy, *row.group_accuracy)):
+        raise ValueError("an accuracy is not between 0 and 1")
+    return row
+
+
+def _refused(number: str) -> NoReturn:
+    raise ValueError(f"{number} is no number of JSON")
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -175,14 +182,20 @@ def read_rows(folder: Path) -> list[Row]:
 @contextmanager
 def open_for_appending(folder: Path) -> Iterator["Results"]:
     """The results of a folder, held against other processes; made if they are not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / f".{FILE_NAME}.lock")
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--out must be a folder that can be written to; {folder} is not ({error.strerror}): give another"
+        ) from error
+    path, lock_path = folder / FILE_NAME, folder / f".{FILE_NAME}.lock"
+    lock = filelock.FileLock(lock_path)
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise VisvmError(f"{folder} must not be in use by another 'visvm bench'; it is: wait, or give another --out") from None
     try:
-        path = folder / FILE_NAME
         if path.exists():
             content = path.read_bytes()
             if content and not content.endswith(b"\n"):
@@ -191,6 +204,11 @@ def open_for_appending(folder: Path) -> Iterator["Results"]:
             path.touch()
         yield Results(path, read_rows(folder))
     finally:
+        if is_new and path.exists() and not path.stat().st_size:  # nothing came of it
+            for left in (path, lock_path):
+                left.unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
         lock.release()
 
 

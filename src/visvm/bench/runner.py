@@ -6,6 +6,7 @@ that are missing are measured and added.
 
 import inspect
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ import numpy as np
 from visvm.bench.datasets import DATASETS
 from visvm.bench.environment import code_digest, describe_environment, load_average
 from visvm.bench.features import EncodedData, Progress, encode_data, seconds_per_image
-from visvm.bench.loading import ImageData, content_digest, load_dataset
+from visvm.bench.loading import ImageData, load_dataset, read_content
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.metrics import score
@@ -43,6 +44,8 @@ class Job:
     runs : list of Run
     refused : dict of str
         Methods that cannot run with this encoder, and why.
+    n_shared : int
+        Test images that are training images too.
     """
 
     data: ImageData
@@ -50,6 +53,7 @@ class Job:
     transform: Transform
     runs: list[Run]
     refused: dict[str, str]
+    n_shared: int
 
     def n_sessions(self, run: Run) -> int:
         """How many sessions a run has."""
@@ -84,7 +88,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
         protocols = [_protocol(name, protocol) for protocol in recipe.protocols]
         for protocol in protocols:
             session_sizes(protocol, len(data.classes))  # refuses what does not fit, before hours of work
-        loaded.append((data, protocols, content_digest(data)))
+        loaded.append((data, protocols, read_content(data)))
     progress("reading data sets", len(recipe.datasets), len(recipe.datasets))
     for encoder_name in recipe.encoders[1:]:
         load_encoder(encoder_name)  # what is wrong with the last one should not come to light after hours
@@ -92,7 +96,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
         encoder = load_encoder(encoder_name)
         transform = Transform(recipe.transform, encoder.preprocessing)
         refused = _refusals(recipe, encoder)
-        for data, protocols, digest in loaded:
+        for data, protocols, content in loaded:
             runs = {
                 run.key: run
                 for protocol in protocols
@@ -104,7 +108,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
                 for run in [
                     Run(
                         dataset=data.name,
-                        data_digest=digest,
+                        data_digest=content.digest,
                         encoder=encoder.name,
                         weights_digest=encoder.digest,
                         transform=recipe.transform,
@@ -119,7 +123,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
                     )
                 ]
             }
-            yield Job(data, encoder, transform, list(runs.values()), refused)
+            yield Job(data, encoder, transform, list(runs.values()), refused, content.n_shared)
 
 
 def missing_runs(job: Job, results: Results) -> list[Run]:
@@ -158,6 +162,8 @@ def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Pr
                 yield row
         except VisvmError as error:
             yield Failure(run, str(error))
+        except Exception as error:  # noqa: BLE001 - a method may be anybody's code: its failure must not cost the other runs
+            yield Failure(run, _described(error))
     progress(f"runs on {job.data.name} with {job.encoder.name}", len(missing), len(missing))
 
 
@@ -216,6 +222,13 @@ def measure(
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
     progress("sessions of this run", len(sizes), len(sizes))
+
+
+def _described(error: Exception) -> str:
+    """What was raised, and where, in one line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said} ({frame.filename}:{frame.lineno}, in {frame.name})"
 
 
 def option_names(method: str) -> dict[str, Any]:

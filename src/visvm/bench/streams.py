@@ -59,7 +59,9 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
     if (found := _BASE_AND_INCREMENT.fullmatch(text)) is None:
         raise InputError(f"a protocol must be such as 'B0 Inc10', 'B50 Inc10' or 'sessions 20,10,10'; got {text!r}: correct it")
     base, increment = int(found[1]), int(found[2])
-    if increment < 1 or max(base, increment) > n_classes:
+    if increment < 1:
+        raise InputError(f"a session must bring a class or more; got {text!r}: raise the number after Inc")
+    if max(base, increment) > n_classes:
         raise InputError(f"a protocol must fit the {n_classes} classes there are; got {text!r}: lower its numbers")
     rest = n_classes - (base or increment)
     sizes = [base or increment, *[increment] * (rest // increment), rest % increment]

@@ -3,6 +3,7 @@
 ``IncrementalLSSVC`` is kernel map and LS-SVM; ``VisClassifier`` is the paper's whole method, with residual fusion before it.
 """
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_filled, is_positive, require
-from visvm.head.fusion import MixerOptions, ResidualMixer, train_mixer
+from visvm.head.fusion import OPTIMIZERS, MixerOptions, ResidualMixer, train_mixer
 from visvm.head.incremental import IncrementalClassifier
 from visvm.head.selection import (
     LayerTrial,
@@ -122,9 +123,11 @@ class VisClassifier(IncrementalClassifier):
     hidden : int, default=256
         Hidden width of the mixer.
     epochs : int, default=5
-    learning_rate : float, default=0.01
+    optimizer : {"adam", "sgd"}, default="adam"
+        What trains the mixer. The paper has "sgd", whose steps are too few to change anything.
+    learning_rate : float or None, default=None
+        None is 0.001 with "adam", 0.01 with "sgd".
     batch_size : int, default=64
-        Of the SGD that trains the mixer.
     identity_weight : float, default=0.01
         λ_adapt, which keeps the fused feature near the final layer.
 
@@ -159,7 +162,8 @@ class VisClassifier(IncrementalClassifier):
         *,
         hidden: int = 256,
         epochs: int = 5,
-        learning_rate: float = 0.01,
+        optimizer: str = "adam",
+        learning_rate: float | None = None,
         batch_size: int = 64,
         identity_weight: float = 0.01,
         max_selection_samples: int | None = 5000,
@@ -173,6 +177,7 @@ class VisClassifier(IncrementalClassifier):
         self.random_state = random_state
         self.hidden = hidden
         self.epochs = epochs
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.identity_weight = identity_weight
@@ -229,7 +234,7 @@ class VisClassifier(IncrementalClassifier):
         return LayerTrial(layers, *best), trials
 
     def _train(self, layers: tuple[int, ...], X: Array, targets: Indices, weight: Array) -> ResidualMixer:
-        options = MixerOptions(self.hidden, self.epochs, self.learning_rate, self.batch_size, self.identity_weight)
+        options = MixerOptions(**{field.name: getattr(self, field.name) for field in fields(MixerOptions)})
         return train_mixer(X, targets, weight, layer_dims=self._layer_dims(), layers=layers, options=options, seed=self.seed_)
 
     def _lift(self, X: Array) -> Array:
@@ -249,7 +254,10 @@ class VisClassifier(IncrementalClassifier):
         super()._validate_parameters()
         for name in ("hidden", "epochs", "batch_size"):
             require(is_count(getattr(self, name)), self, name, "a whole number of at least 1")
-        require(is_positive(self.learning_rate), self, "learning_rate", "a finite number above 0")
+        named = isinstance(self.optimizer, str) and self.optimizer in OPTIMIZERS
+        require(named, self, "optimizer", f"one of {', '.join(map(repr, OPTIMIZERS))}")
+        rate = self.learning_rate
+        require(rate is None or is_positive(rate), self, "learning_rate", "None or a finite number above 0")
         require(is_positive(self.identity_weight, or_zero=True), self, "identity_weight", "a finite number of at least 0")
         dims = self.layer_dims
         require(

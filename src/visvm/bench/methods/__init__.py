@@ -1,8 +1,8 @@
 """The learners that are compared, one file each; ``method`` says what a learner is.
 
-``vis`` (the paper's method) and its relatives ``lssvm``, ``ncm``, ``ridge`` and ``vis_oracle``; then the others' methods, from
-the simplest: ``simplecil``, ``slda``, ``klda``, ``acil``, ``ranpac``; and ``zs_clip``, which is refused. ``sums`` and ``linear``
-are what several share.
+``vis`` (the paper's method) and its relatives ``lssvm``, ``vis_paper``, ``ncm``, ``ridge`` and ``vis_oracle``; then the others'
+methods, from the simplest: ``simplecil``, ``slda``, ``klda``, ``acil``, ``ranpac``; and ``zs_clip``, which is refused. ``sums``
+and ``linear`` are what several share.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from visvm.bench.methods.simplecil import SimpleCIL
 from visvm.bench.methods.slda import SLDA
 from visvm.bench.methods.vis import Vis
 from visvm.bench.methods.vis_oracle import VisOracle
+from visvm.bench.methods.vis_paper import VisPaper
 from visvm.bench.methods.zs_clip import zero_shot_clip
 
 METHODS: dict[str, Callable[..., Method]] = {
@@ -31,6 +32,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "visual-lssvm+kernel": VisualLSSVMKernel,
     "ncm": NearestClassMean,
     "ridge": OneHotRidge,
+    "vis-paper": VisPaper,
     "vis": Vis,
     "vis-oracle": VisOracle,
 }

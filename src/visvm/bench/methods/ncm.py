@@ -17,7 +17,8 @@ class NearestClassMean(Vis):
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, learning_rate, batch_size, identity_weight, max_selection_samples
+    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size, identity_weight,
+    max_selection_samples
         As in ``visvm.VisClassifier``; λ and C_svm matter only to the choice of blocks, which is that of ``vis``.
     """
 

@@ -42,7 +42,8 @@ class OneHotRidge(Vis):
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, learning_rate, batch_size, identity_weight, max_selection_samples
+    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size, identity_weight,
+    max_selection_samples
         As in ``visvm.VisClassifier``.
     """
 

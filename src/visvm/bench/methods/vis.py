@@ -17,7 +17,8 @@ class Vis:
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, learning_rate, batch_size, identity_weight, max_selection_samples
+    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size, identity_weight,
+    max_selection_samples
         As in ``visvm.VisClassifier``.
     """
 
@@ -33,7 +34,8 @@ class Vis:
         svm_cost: float = 10.0,
         hidden: int = 256,
         epochs: int = 5,
-        learning_rate: float = 0.01,
+        optimizer: str = "adam",
+        learning_rate: float | None = None,
         batch_size: int = 64,
         identity_weight: float = 0.01,
         max_selection_samples: int | None = 5000,
@@ -47,6 +49,7 @@ class Vis:
             random_state=setup.seed,
             hidden=hidden,
             epochs=epochs,
+            optimizer=optimizer,
             learning_rate=learning_rate,
             batch_size=batch_size,
             identity_weight=identity_weight,

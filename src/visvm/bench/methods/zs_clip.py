@@ -14,4 +14,4 @@ def zero_shot_clip(setup: Setup) -> NoReturn:  # noqa: ARG001
     EncoderError
         Always.
     """
-    raise EncoderError("zs-clip needs CLIP's text encoder, which no encoder of visvm has: leave this method out")
+    raise EncoderError("zs-clip needs CLIP's text encoder, which no encoder of visvm has")

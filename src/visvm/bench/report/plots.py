@@ -1,7 +1,7 @@
 """Figures of accuracy, as vectors and as pixels: curves, bars, sensitivity. Here too are the styles that all figures share.
 
-Colours are told apart by the colour-blind (Okabe and Ito), and every method has a line style and a marker of its own, so that
-figures can be read in grey. The same input gives the same bytes.
+Colours are told apart by the colour-blind (most are Okabe's and Ito's), and every method has a line style and a marker of its
+own, so that figures can be read in grey. The same input gives the same bytes.
 """
 
 import functools
@@ -50,7 +50,10 @@ _RC = {
     "svg.hashsalt": "visvm",
 }
 
-_COLOURS = ("#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b7177", "#8c6d1f")
+_COLOURS = (
+    *("#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b7177"),
+    *("#8c6d1f", "#882255", "#332288", "#117733"),
+)
 _DASHES: tuple[Any, ...] = ("--", "-.", ":", (0, (6, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = ("s", "^", "v", "D", "P", "X", "<", ">", "h", "p", "d")
 _HATCHES = ("///", "\\\\\\", "xxx", "---", "|||", "+++", "//", "\\\\")
@@ -94,7 +97,7 @@ class Line:
 def styles(methods: Iterable[str]) -> Styles:
     """A style for every method: always the same for one that comes with visvm, and for the rest in the order given."""
     others = [method for method in dict.fromkeys((*BASELINES, *methods)) if method not in (OURS, ORACLE)]
-    cycles = (_COLOURS, _DASHES, _MARKERS, _HATCHES)  # of 7, 5, 11 and 8: no two methods are alike
+    cycles = (_COLOURS, _DASHES, _MARKERS, _HATCHES)  # of 10, 5, 11 and 8: no two methods are alike
     found = {method: Style(*(cycle[place % len(cycle)] for cycle in cycles)) for place, method in enumerate(others)}
     return {**found, OURS: Style("#0072b2", width=2.2), ORACLE: Style("#000000", (0, (1, 1)), "*")}
 

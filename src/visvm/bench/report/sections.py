@@ -9,7 +9,7 @@ from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Tabl
 from visvm.bench.report.summary import ORACLE, FinishedRun, environments, gap, grouped, with_options
 from visvm.bench.rows import Run
 
-_ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis")
+_ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis")
 _CLASSIFIERS = ("ncm", "ridge", "vis")
 
 

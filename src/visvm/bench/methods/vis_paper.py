@@ -1,0 +1,18 @@
+"""``vis`` with the mixer trained exactly as the paper says, by plain SGD."""
+
+from visvm.bench.methods.method import Setup
+from visvm.bench.methods.vis import Vis
+
+
+class VisPaper(Vis):
+    """The paper's training of the mixer: SGD, learning rate 0.01, 5 epochs; all else is ``vis``.
+
+    Parameters
+    ----------
+    setup : Setup
+    n_components, max_selection_samples
+        As in ``visvm.VisClassifier``.
+    """
+
+    def __init__(self, setup: Setup, *, n_components: int | None = 15000, max_selection_samples: int | None = 5000) -> None:
+        super().__init__(setup, n_components=n_components, max_selection_samples=max_selection_samples, optimizer="sgd")
