@@ -1,3 +1,7 @@
+import dataclasses
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from visvm.bench.datasets import DATASETS
@@ -52,6 +56,16 @@ def test_a_recipe_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nfeature_seeds = [1, 2]\n')
     assert read_recipe(str(path)) == Recipe("mine", "t", ["x"], ["vis"], "none", feature_seeds=[1, 2])
+
+
+def test_the_recipe_in_the_readme_shows_every_field(tmp_path):
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    text = readme.split("<!-- read by tests/bench/test_recipe.py -->\n```toml\n")[1].split("```")[0]
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    recipe = read_recipe(str(path))
+    assert len(recipe.variants()) == 3
+    assert {field.name for field in dataclasses.fields(Recipe)} - set(tomllib.loads(text)) == {"name", "paper", "test_per_class"}
 
 
 START = 'title = "t"\ndatasets = ["x"]\nmethods = ["vis"]\n'
