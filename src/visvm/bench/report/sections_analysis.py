@@ -75,9 +75,25 @@ def _spread_table(
         for line, label, cell, each in zip(cells, groups, column, spreads, strict=True):
             beside = write(*aside) if aside and label == OURS else ""
             line.append(Cell(write(100 * each.mean, 100 * each.std), cell.mark, beside))
-    columns = Column("method", words=True), Column(f"{seeds.replace('_', ' ')}s", words=True), Column("Ā"), Column("A_B")
+    ours = groups.get(OURS, [])
+    for line, (label, group) in zip(cells, groups.items(), strict=True):
+        line.append(Cell("" if label == OURS else _lead(ours, group, seeds, decimals)))
+    columns = (
+        *(Column("method", words=True), Column(f"{seeds.replace('_', ' ')}s", words=True), Column("Ā"), Column("A_B")),
+        Column(f"A_B of {OURS} less this, seed by seed"),
+    )
     rows = (TableRow(tuple(line), KINDS.get(method, "")) for line, method in zip(cells, methods, strict=True))
     return Table(caption, columns, tuple(rows))
+
+
+def _lead(ours: Sequence[FinishedRun], others: Sequence[FinishedRun], seeds: Seeds, decimals: int) -> str:
+    """How far ours is ahead after the last session, of the seeds that both have, and how often."""
+    finals = {getattr(each.run, seeds): each.final for each in ours}
+    leads = [100 * (finals[seed] - each.final) for each in others if (seed := getattr(each.run, seeds)) in finals]
+    if len(leads) < 2:
+        return "–"
+    over = spread(leads)
+    return f"{over.mean:+.{decimals}f} ± {over.std:.{decimals}f}, ahead in {sum(lead > 0 for lead in leads)} of {len(leads)}"
 
 
 def sensitivities(material: Material) -> Section | None:
