@@ -10,7 +10,8 @@
   classes that come later; what those of its own classes gain is what a validation split of the base session shows. Differences
   are to no mixer. The residual's length is told beside, as a share of the feature's.
 
-A fifth of every class is held out, in five different ways. Prints tables and keeps them in BASE_SESSION.md beside this file.
+A fifth of every class is held out, in five different ways. Prints tables and keeps them in BASE_SESSION.md beside this file; a
+table that older code made is dropped from it.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from visvm import load_encoder
+from visvm.bench.environment import code_digest
 from visvm.bench.features import encode_data
 from visvm.bench.loading import load_dataset
 from visvm.bench.streams import class_order
@@ -101,30 +103,30 @@ def ridge_part(base: Base) -> list[str]:
 
 def features_part(base: Base) -> list[str]:
     """The last block in several scales, and blocks side by side."""
-    final = base.final
-    kinds = {
-        "last block": final,
-        "last block, unit length": unit(final),
-        "last block, centred, unit length": unit(final - final.mean(axis=0)),
-        "last block, standardised": (final - final.mean(axis=0)) / final.std(axis=0),
+    kinds: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # given the samples to learn from, features of all
+        "last block": lambda _: base.final,
+        "last block, unit length": lambda _: unit(base.final),
+        "last block, centred": lambda train: base.final - base.final[train].mean(axis=0),
+        "last block, centred, unit length": lambda train: unit(base.final - base.final[train].mean(axis=0)),
+        "last block, standardised": lambda train: (base.final - base.final[train].mean(axis=0)) / base.final[train].std(axis=0),
     }
     for name, blocks in BLOCKS.items():
         if len(blocks) > 1:
-            kinds[f"blocks {name}"] = np.concatenate([base.block(block) for block in blocks], axis=1)
-            kinds[f"blocks {name}, each of unit length"] = np.concatenate([unit(base.block(block)) for block in blocks], axis=1)
+            raw = np.concatenate([base.block(block) for block in blocks], axis=1)
+            scaled = np.concatenate([unit(base.block(block)) for block in blocks], axis=1)
+            kinds[f"blocks {name}"] = lambda _, x=raw: x
+            kinds[f"blocks {name}, each of unit length"] = lambda _, x=scaled: x
     lines = ["| features | error | accuracy (%) |", "|---|---:|---:|"]
-    for name, features in kinds.items():
-        kernel_map = KernelMap(features.shape[1], N_COMPONENTS, 0)
-        best = [
-            search_ridge(
-                lambda rows, lift=kernel_map.lift, x=features: lift(x[rows]),
-                base.labels,
-                np.ones(len(base.labels)),
-                split_base_session(base.labels, None, seed),
-                svm_cost=10.0,
-            )[0]
-            for seed in range(SPLITS)
-        ]
+    for name, make in kinds.items():
+        best = []
+        for seed in range(SPLITS):
+            split = split_base_session(base.labels, None, seed)
+            features = make(split.train)
+            lift = KernelMap(features.shape[1], N_COMPONENTS, 0).lift
+            weight = np.ones(len(base.labels))
+            best.append(
+                search_ridge(lambda rows, lift=lift, x=features: lift(x[rows]), base.labels, weight, split, svm_cost=10.0)[0]
+            )
         error, right = np.mean([trial.mse for trial in best]), np.array([100 * trial.accuracy for trial in best])
         lines.append(f"| {name} | {error:.4f} | {right.mean():.2f} ± {right.std(ddof=1) / np.sqrt(SPLITS):.2f} |")
     return lines
@@ -194,17 +196,19 @@ def keep(title: str, lines: list[str]) -> None:
     """Print a table, and put it into the page in place of an older one of the same title."""
     print("\n".join([f"## {title}", "", *lines, ""]), flush=True)
     store, page = HERE / "base_session.json", HERE / "BASE_SESSION.md"
-    tables = json.loads(store.read_text("utf-8")) if store.exists() else {}
-    tables[title] = lines
+    kept = json.loads(store.read_text("utf-8")) if store.exists() else {}
+    code = code_digest(keep)  # this file and the head
+    tables = {name: table for name, table in kept.items() if table["code"] == code} | {title: {"code": code, "lines": lines}}
     store.write_text(json.dumps(tables, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     text = [
         "# Judged inside the base session",
         "",
         "Written by `python benchmarks/base_session.py`, which says what is measured.",
+        f"D is {N_COMPONENTS}. ± is the standard error over {SPLITS} splits; as they share images, it is too small.",
         "",
     ]
     for name in sorted(tables):
-        text += [f"## {name}", "", *tables[name], ""]
+        text += [f"## {name}", "", *tables[name]["lines"], ""]
     page.write_text("\n".join(text), encoding="utf-8")
 
 

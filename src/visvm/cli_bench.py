@@ -72,6 +72,7 @@ def bench(
     """Run benchmarks of the paper. What is in results.jsonl already is not run again."""
     from visvm.bench import recipe as recipe_files
     from visvm.bench.rows import open_for_appending
+    from visvm.bench.runner import check_methods
     from visvm.terminal import out, progress_bars, table
 
     if not recipes:
@@ -91,6 +92,8 @@ def bench(
     chosen = [recipe_files.read_recipe(name).with_changes(**changes) for name in recipes]
     if components is not None:
         chosen = [recipe.with_changes(options={**recipe.options, "n_components": components}) for recipe in chosen]
+    for recipe in chosen:
+        check_methods(recipe)  # a mistake in the last one should not come to light after the first has run for hours
     with progress_bars(quiet) as progress:
         if dry_run:
             for recipe in chosen:
@@ -113,14 +116,12 @@ def bench(
 
 def _jobs(recipe: "Recipe", data: Path | None, progress: "Progress", *, insist: bool, fetch: bool = True) -> "Iterator[Job]":
     from visvm.bench.runner import plan
-    from visvm.encoders import weights
-    from visvm.encoders.catalog import CATALOG
-    from visvm.encoders.loading import load_encoder
+    from visvm.encoders.loading import load_encoder, require_local
     from visvm.terminal import note
 
     def load(name: str) -> "Encoder":
-        if not fetch and name in CATALOG:
-            weights.locate(name)  # refuses where they are not here yet, and says how to get them
+        if not fetch:
+            require_local(name)
         return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
 
     for job in plan(recipe, data, load, progress):
@@ -149,6 +150,7 @@ def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "
             note(f"{share} are training images too: accuracies will be too high")
         for outcome in execute(job, results, cache, progress):
             if isinstance(outcome, Failure):
+                note(f"{outcome.run.method} on {outcome.run.dataset} {outcome.run.protocol} failed: {outcome.reason}")
                 failures.append(outcome)
                 accuracies = []
                 continue

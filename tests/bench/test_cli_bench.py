@@ -9,7 +9,7 @@ from tests.test_cli import refused
 from tests.tiny import COLOURS, write_encoder, write_photos
 from visvm.bench.estimate import estimate
 from visvm.bench.methods import METHODS
-from visvm.bench.recipe import Recipe
+from visvm.bench.recipe import Recipe, read_recipe
 from visvm.bench.rows import FILE_NAME, read_rows
 from visvm.bench.runner import plan
 from visvm.encoders.loading import load_encoder
@@ -78,6 +78,13 @@ def test_dry_run_tells_the_cost_and_does_nothing(bench, tmp_path):
     assert "0 of 48" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("encoder", ["dinov2-s14", "nobody/nothing-of-this-name"])
+def test_dry_run_fetches_nothing(bench, encoder, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("visvm.encoders.loading.load_encoder", lambda *_: pytest.fail("was loaded, or fetched"))
+    refused(bench("table1", "--dry-run", encoder=encoder), encoder)
+
+
 def test_a_method_that_cannot_run_is_left_out_unless_it_is_asked_for(bench):
     code, _, err = bench("ablation", components=20)
     assert code == 0
@@ -118,7 +125,7 @@ def test_unknown_recipe_and_folder(bench, visvm):
 def test_smoke_runs_every_method_on_the_digits(visvm, tmp_path):
     code, _, err = visvm("bench", "smoke", "--encoder", write_encoder(tmp_path), "--out", "~/out")
     assert (code, (tmp_path / "out").exists()) == (0, True), err
-    assert {row.run.method for row in read_rows(tmp_path / "out")} == set(METHODS) - {"zs-clip"}
+    assert {row.run.method for row in read_rows(tmp_path / "out")} == set(read_recipe("smoke").methods)
     assert visvm("report", "~/out")[0] == 0
 
 
@@ -136,9 +143,17 @@ def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypa
         def learn(self, features, labels):
             raise TypeError("of\nits author's making")
 
+    class Stillborn:
+        def __init__(self, setup):
+            raise KeyError("early")
+
     monkeypatch.setitem(METHODS, "broken", Broken)
-    answer = bench("table1", "--quiet", methods="broken,simplecil", components=None)
-    refused(answer, "TypeError: of its author's making", "test_cli_bench.py", "in learn")
+    monkeypatch.setitem(METHODS, "stillborn", Stillborn)
+    code, out, err = bench("table1", methods="broken,stillborn,simplecil", components=None)
+    assert code == 1
+    for said in ("TypeError: of its author's making", "test_cli_bench.py", "in learn", "KeyError: 'early'", "2 runs failed"):
+        assert said in err
+    assert "Traceback" not in out + err
     assert {row.run.method for row in read_rows(tmp_path / "out")} == {"simplecil"}
 
 

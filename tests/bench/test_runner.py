@@ -291,9 +291,9 @@ def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
         (lambda n: np.full(n, -1), "-1"),
         (lambda n: np.full(n, 2), "0 to 1"),
         (lambda n: np.zeros((n, 1), dtype=int), "shape"),
-        (lambda n: np.zeros(n), "class number"),
-        (lambda n: 0, "shape"),
-        (lambda n: [0] * n, "shape"),
+        (lambda n: np.zeros(n), "float64"),
+        (lambda n: 0, "got 0"),
+        (lambda n: [0] * n, "got [0, 0"),
     ],
 )
 def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(place, tmp_path, monkeypatch, answer, named):
@@ -309,7 +309,7 @@ def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(place, tmp_p
     assert read_rows(tmp_path) == rows
 
 
-def test_other_code_is_measured_again_and_other_comments_are_not(place, tmp_path, monkeypatch):
+def test_other_code_has_another_digest_and_other_comments_have_not(tmp_path, monkeypatch):
     """Rows must not outlive the code they were measured with."""
     source = tmp_path / "visvm_method.py"
     module = ModuleType("visvm.bench.methods.visvm_method")
@@ -317,14 +317,29 @@ def test_other_code_is_measured_again_and_other_comments_are_not(place, tmp_path
     monkeypatch.setitem(sys.modules, module.__name__, module)
     text = "from visvm.bench.methods.simplecil import SimpleCIL\nclass Mine(SimpleCIL):\n    value = 1\n"
     digests = []
-    for change in (text, "# a comment\n" + text, text + "    'said'\n", text.replace("1", "2")):
+    said = text.replace("    value", '    """Said."""\n\n    value')
+    for change in (text, "# a comment\n" + text, said, text + "    other = 2\n", text.replace("1", "2")):
         source.write_text(change)
         environment._meaning.cache_clear()
         exec(compile(change, str(source), "exec"), module.__dict__)
         module.Mine.__module__ = module.__name__
         digests.append(environment.code_digest(module.Mine))
-    assert digests[0] == digests[1]
+    assert digests[0] == digests[1] == digests[2]
     assert len(set(digests)) == 3
+
+
+def test_another_image_or_other_code_is_measured_again(place, tmp_path, monkeypatch):
+    for part, seed in (("train", 0), ("test", 1)):
+        write_photos(tmp_path / part, ("red", "blue"), 3, seed)
+    wanted = recipe(place, datasets=[str(tmp_path)], protocols=["B0 Inc1"], methods=["simplecil"])
+    (first, _), again = run_all(wanted, tmp_path / "out"), run_all(wanted, tmp_path / "out")
+    assert again == []
+    write_photos(tmp_path / "train", ("red",), 1, 7)
+    (other, _) = run_all(wanted, tmp_path / "out")
+    assert first.run.data_digest != other.run.data_digest
+    assert first.run.weights_digest == other.run.weights_digest == load_encoder(wanted.encoders[0]).digest
+    monkeypatch.setattr("visvm.bench.runner.code_digest", lambda method: "of other code")
+    assert len(run_all(wanted, tmp_path / "out")) == 2
 
 
 def test_rows_do_not_depend_on_what_ran_before(place, tmp_path):

@@ -201,6 +201,14 @@ def test_grouped_keeps_the_order():
     assert grouped([3, 1, 4, 1, 5], lambda number: number % 2) == {1: [3, 1, 1, 5], 0: [4]}
 
 
+def test_states_of_the_code_are_not_mixed_over_seeds():
+    old = [make_rows(make_run("vis", seed=seed, code_digest="old"), [0.5]) for seed in (0, 1)]
+    new = make_rows(make_run("vis", code_digest="new"), [0.9], measured_at="2027-01-02T00:00:00+00:00")
+    other = make_rows(make_run("ncm", code_digest="old"), [0.4])
+    finished, _ = collect([*old[0], *old[1], *new, *other])
+    assert [(each.run.method, each.final) for each in finished] == [("vis", 0.9), ("ncm", 0.4)]
+
+
 def test_of_two_states_of_the_code_the_later_counts():
     old = make_rows(make_run("vis", code_digest="old"), [0.5, 0.5], measured_at="2026-01-01T00:00:00+00:00")
     new = make_rows(make_run("vis", code_digest="new"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00")

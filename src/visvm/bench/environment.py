@@ -5,6 +5,7 @@ import hashlib
 import inspect
 import os
 import platform
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,8 +17,10 @@ from threadpoolctl import threadpool_info
 
 import visvm.head
 from visvm import __version__
+from visvm.bench import metrics, streams
 from visvm.bench.methods import linear, sums
 
+_STANDARD = {"builtins", *sys.stdlib_module_names}
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow", "torch", "transformers")
 
 
@@ -31,6 +34,7 @@ def describe_environment() -> dict[str, Any]:
         "blas": sorted({f"{pool['internal_api']} {pool['version']}" for pool in pools}),
         "threads": max((pool["num_threads"] for pool in pools), default=1),
         "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "system": f"{platform.system()} {platform.machine()}",
     }
 
@@ -41,14 +45,14 @@ def load_average() -> float | None:
 
 
 def code_digest(method: Callable[..., Any]) -> str:
-    """A short digest of the code a method computes with.
+    """A short digest of the code that decides a method's numbers.
 
-    The modules of its class and of what it inherits from, what methods share, and the head; comments, docstrings and layout do
-    not count.
+    The modules of its class and of what it inherits from, what methods share, the head, the streams and the metrics; comments,
+    docstrings and layout do not count.
     """
     modules = [inspect.getmodule(part) for part in (inspect.getmro(method) if inspect.isclass(method) else [method])]
-    own = [module for module in modules if isinstance(module, ModuleType) and module.__name__.startswith("visvm.")]
-    files = {Path(module.__file__) for module in (*own, linear, sums) if module.__file__}
+    own = [module for module in modules if isinstance(module, ModuleType) and module.__name__.split(".")[0] not in _STANDARD]
+    files = {Path(module.__file__) for module in (*own, linear, sums, streams, metrics) if module.__file__}
     head = Path(visvm.head.__path__[0]).glob("*.py")
     whole = " ".join(_meaning(path) for path in [*sorted(files), *sorted(head)])
     return hashlib.sha256(whole.encode()).hexdigest()[:16]

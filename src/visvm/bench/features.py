@@ -56,7 +56,7 @@ def count_missing(data: ImageData, encoder: Encoder, transform: Transform, cache
 
 
 def seconds_per_image(data: ImageData, encoder: Encoder, transform: Transform) -> float:
-    """How long the encoder takes for an image, reading it included: the better of two batches."""
+    """How long the encoder takes for an image, reading it included: the better of two times over one batch."""
     batch = [data.test.images[place] for place in range(min(BATCH_SIZE, len(data.test.images)))]
     times = []
     for _ in range(2):

@@ -4,6 +4,7 @@ A line is written in one piece and flushed to the disk, so a process that is kil
 at the end, which is dropped when the file is opened again.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -108,7 +109,7 @@ class Row:
     confusions : list of (int, int, int)
         After the last session only: class, what it was taken for (both by arrival, from 0), how often; most frequent first.
     seconds : dict of float
-        "learn", "predict"; and "encode", what an image takes, measured on two batches.
+        "learn", "predict"; and "encode", what an image takes, the better of two times over one batch.
     peak_memory : int or None
         The most memory the process held while this session was learned and tested, in bytes.
     trainable_parameters, state_bytes : int
@@ -235,7 +236,14 @@ class Results:
     def append(self, row: Row) -> None:
         """Add a row; it is on the disk when this returns."""
         line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")) + "\n"
+        content = line.encode()
         with self.path.open("ab", buffering=0) as file:
-            file.write(line.encode())
-            os.fsync(file.fileno())
+            before = file.tell()
+            try:
+                if file.write(content) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file.fileno())
+            except OSError as error:
+                file.truncate(before)
+                raise VisvmError(f"{self.path} must take another row; it does not ({error.strerror}): make room") from error
         self._sessions.setdefault(row.run.key, set()).add(row.session)

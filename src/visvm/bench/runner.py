@@ -80,7 +80,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
         Gives the encoder of a name.
     progress : callable
     """
-    _check_methods(recipe)
+    check_methods(recipe)
     loaded = []
     for number, name in enumerate(recipe.datasets):
         progress("reading data sets", number, len(recipe.datasets))
@@ -156,14 +156,20 @@ def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Pr
     encode_seconds = seconds_per_image(job.data, job.encoder, job.transform)
     for number, run in enumerate(missing):
         progress(f"runs on {job.data.name} with {job.encoder.name}", number, len(missing))
-        try:
-            for row in measure(run, encoded, job.setup(run), results.sessions(run), encode_seconds, progress):
-                results.append(row)
-                yield row
-        except VisvmError as error:
-            yield Failure(run, str(error))
-        except Exception as error:  # noqa: BLE001 - a method may be anybody's code: its failure must not cost the other runs
-            yield Failure(run, _described(error))
+        rows = measure(run, encoded, job.setup(run), results.sessions(run), encode_seconds, progress)
+        while True:
+            try:
+                row = next(rows, None)
+            except VisvmError as error:
+                yield Failure(run, str(error))
+                break
+            except Exception as error:  # noqa: BLE001 - a method may be anybody's code: its failure must not cost other runs
+                yield Failure(run, _described(error))
+                break
+            if row is None:
+                break
+            results.append(row)  # a disk that is full is no failure of the method
+            yield row
     progress(f"runs on {job.data.name} with {job.encoder.name}", len(missing), len(missing))
 
 
@@ -247,14 +253,18 @@ def changed_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
 def _check_predictions(predicted: Any, n: int, n_classes: int, method: str) -> None:
     """Refuse what numpy would make some accuracy of, though it is no answer."""
     if not (isinstance(predicted, np.ndarray) and predicted.shape == (n,) and predicted.dtype.kind in "iu"):
-        shape = getattr(predicted, "shape", None)
-        raise InputError(f"{method} must predict one class number for every image, shape ({n},); got {shape}: correct the method")
+        array = (
+            f"an array of {predicted.dtype}, shape {predicted.shape}" if isinstance(predicted, np.ndarray) else repr(predicted)
+        )
+        wanted = f"a whole number for every image, as an array of shape ({n},)"
+        raise InputError(f"{method} must predict {wanted}; got {array[:80]}: correct the method")
     if n and not 0 <= predicted.min() <= predicted.max() < n_classes:
         given = f"{predicted.min()} to {predicted.max()}"
         raise InputError(f"{method} must predict classes it has seen, 0 to {n_classes - 1}; got {given}: correct the method")
 
 
-def _check_methods(recipe: Recipe) -> None:
+def check_methods(recipe: Recipe) -> None:
+    """Refuse methods and options there are not, before any work."""
     for method in recipe.methods:
         if method not in METHODS:
             raise InputError(f"a method must be one of {', '.join(METHODS)}; got {method!r}: correct it")
@@ -262,16 +272,23 @@ def _check_methods(recipe: Recipe) -> None:
     for name in [*recipe.options, *recipe.vary]:
         if name not in known:
             raise InputError(f"an option must be one of {', '.join(sorted(known))}; got {name!r}: correct it")
+    for name in recipe.vary:
+        if not any(name in option_names(method) for method in recipe.methods):
+            raise InputError(f"what is varied must be an option of a method that is run; {name!r} is none of any: correct it")
+        if name in recipe.options:
+            raise InputError(f"{name} must be given or varied, not both: leave one out")
 
 
 def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
-    """Methods that say they cannot work with this encoder."""
+    """Methods that say they cannot work with this encoder; whatever else they raise, they raise again when they are run."""
     refused = {}
     for method in recipe.methods:
         try:
             METHODS[method](Setup(encoder.layer_dims, encoder.project))
         except (EncoderError, WeightsError) as error:
             refused[method] = str(error)
+        except Exception:  # noqa: BLE001 - a failure of its run, as in `execute`
+            continue
     return refused
 
 

@@ -3,10 +3,11 @@
 import os
 from pathlib import Path
 
+from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.download import Progress
 from visvm.encoders.encoder import Encoder
-from visvm.errors import EncoderError
+from visvm.errors import EncoderError, WeightsError
 
 _CHECKPOINTS = {".pt", ".pth", ".bin", ".safetensors"}
 
@@ -48,3 +49,20 @@ def load_encoder(name: str, progress: Progress = _silent) -> Encoder:
         f"the encoder must be one of {', '.join(CATALOG)}, an .onnx file, an open_clip checkpoint, or the folder or hub name "
         f"(owner/model) of a transformers model; got {name!r}: correct it"
     )
+
+
+def require_local(name: str) -> None:
+    """Refuse an encoder whose weights would have to be fetched first, and say how to get them."""
+    if name in CATALOG:
+        weights.locate(name)
+    elif name.count("/") == 1 and not Path(os.path.expanduser(name)).exists():
+        from visvm.encoders.huggingface import import_torch
+
+        import_torch()
+        from huggingface_hub import try_to_load_from_cache
+
+        files = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+        if not any(isinstance(try_to_load_from_cache(name, file), str) for file in files):
+            raise WeightsError(
+                f"{name} must be on this machine; it is not: load it once, as 'visvm bench' without --dry-run does"
+            )

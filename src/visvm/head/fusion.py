@@ -13,7 +13,8 @@ changes again. Training is done in units in which |h_L| is 8 on average, so that
 what the paper's kind of encoder, CLIP's ViT-B/16, gives.
 
 The paper trains by plain SGD. From the identity a few dozen such steps lead nowhere: the residual stays below 1 % of the
-feature and no answer changes. Adam needs the same few epochs and does pay (benchmarks/BASE_SESSION.md), so it is the default.
+feature and hardly an answer changes (benchmarks/BASE_SESSION.md). Adam gets somewhere in as few epochs, and is the default;
+RESULTS.md says what it gains.
 """
 
 import hashlib
@@ -241,7 +242,7 @@ OPTIMIZERS = {"adam": Optimizer(_adam_steps, 0.001), "sgd": Optimizer(_plain_ste
 
 @dataclass(frozen=True)
 class MixerOptions:
-    """How the mixer is trained; all but the optimizer is the paper's."""
+    """How the mixer is trained; all but the optimizer with its rate, and the unit of length, is the paper's."""
 
     hidden: int = 256
     epochs: int = 5

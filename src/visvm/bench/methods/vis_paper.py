@@ -1,4 +1,4 @@
-"""``vis`` with the mixer trained exactly as the paper says, by plain SGD."""
+"""``vis`` with the mixer trained as the paper says, by plain SGD."""
 
 from visvm.bench.methods.method import Setup
 from visvm.bench.methods.vis import Vis
@@ -6,6 +6,9 @@ from visvm.bench.methods.vis import Vis
 
 class VisPaper(Vis):
     """The paper's training of the mixer: SGD, learning rate 0.01, 5 epochs; all else is ``vis``.
+
+    Also in units in which the final feature has length 8, about what it has in the paper's encoder; other encoders' features
+    are brought to that.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from visvm.bench.datasets import DATASETS
 from visvm.bench.report.grouping import Setting, settings
 from visvm.bench.report.pages import Cell, Column, Table, TableRow
 from visvm.bench.report.plots import Styles, styles
@@ -185,8 +186,12 @@ def about_published(material: Material, compared: Sequence[Setting]) -> list[str
     known = {method for each in numbers.values() for method in each if material.published.row_method(method) in ran}
     said += [note for method in sorted(known) if (note := material.published.note(method))]
     for setting in compared:
-        ours = next(iter(setting.standard.values())).rows[-1].n_test
+        one = next(iter(setting.standard.values()))
+        ours, learned = one.rows[-1].n_test, sum(row.n_train for row in one.rows)
         theirs = material.published.test_images(setting.first.dataset) if numbers[setting.label] else ours
+        splits = DATASETS[setting.first.dataset].splits if numbers[setting.label] else ()
+        if splits and not any(split.train.admits(learned) for split in splits):
+            said.append(f"{setting.data} was learned from {count(learned)} images here, which is none of the published splits.")
         if abs(ours - theirs) > 0.02 * theirs:
             said.append(
                 f"{setting.data} was tested on {count(ours)} images here, on about {count(theirs)} by the published code."

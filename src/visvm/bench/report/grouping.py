@@ -13,7 +13,7 @@ CLASS_ORDER_SEED = 1993
 """The paper's, and that of everybody else."""
 
 SENSITIVE = {"identity_weight": 0.01, "n_components": 15000}
-"""The two options of the sensitivity study, with what a run has that does not name them."""
+"""The two options of the sensitivity study, with what a run of ours has that does not name them."""
 
 Seeds = Literal["class_order_seed", "seed"]
 
@@ -81,18 +81,18 @@ def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[
     for each in runs:
         images[each.run.data_digest] = max(images.get(each.run.data_digest, 0), each.n_images)
     data = _labels(((each.run.data_digest,), each.run.dataset, f"{images[each.run.data_digest]} images") for each in runs)
-    encoders = _labels(((each.run.weights_digest, each.run.transform), each.run.encoder, each.run.transform) for each in runs)
+    encoders = _labels(((each.run.weights_digest, each.run.transform_key), each.run.encoder, each.run.transform) for each in runs)
 
     def one(group: list[FinishedRun]) -> Setting:
         run = group[0].run
-        return Setting(data[run.data_digest,], encoders[run.weights_digest, run.transform], run, tuple(group))
+        return Setting(data[run.data_digest,], encoders[run.weights_digest, run.transform_key], run, tuple(group))
 
     def place(setting: Setting) -> tuple[Any, ...]:
         name = setting.first.dataset
         known = datasets.index(name) if name in datasets else len(datasets)
         return setting.encoder, known, setting.data, by_number(setting.first.protocol)
 
-    key = ("data_digest", "weights_digest", "transform", "protocol")
+    key = ("data_digest", "weights_digest", "transform_key", "protocol")
     found = [one(group) for group in grouped(runs, lambda each: tuple(getattr(each.run, name) for name in key)).values()]
     return sorted(found, key=place)
 
@@ -115,9 +115,9 @@ def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:
 
 
 def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
-    """Runs on the validation images of which some differ in one of the two options studied alone.
+    """Runs of ours on the validation images of which some differ in one of the two options studied alone.
 
-    They are grouped by their method and whatever other options they have.
+    They are grouped by whatever other options they have.
     """
 
     def rest(each: FinishedRun) -> str:
@@ -126,7 +126,9 @@ def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
     runs = [
         each
         for each in setting.runs
-        if each.run.split == "validation" and all(isinstance(option(each, name), int | float) for name in SENSITIVE)
+        if each.run.method == OURS
+        and each.run.split == "validation"
+        and all(isinstance(option(each, name), int | float) for name in SENSITIVE)
     ]
     found = {}
     for label, group in grouped(runs, rest).items():
@@ -164,7 +166,7 @@ def _labels(named: Iterable[tuple[tuple[str, ...], str, str]]) -> dict[tuple[str
         chosen.setdefault(digests, (re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name, detail))
     labels = {digests: name for digests, (name, _) in chosen.items()}
     details = {digests: detail for digests, (_, detail) in chosen.items()}
-    for more in (details, {digests: digests[0][:8] for digests in chosen}):
+    for more in (details, {digests: digests[0][:8] for digests in chosen}, {digests: digests[-1] for digests in chosen}):
         counts = Counter(labels.values())
         labels = {each: f"{label}, {more[each]}" if counts[label] > 1 else label for each, label in labels.items()}
     return labels

@@ -48,10 +48,10 @@ def what_was_run(material: Material) -> Section:
 
 
 def _outdated(material: Material) -> str:
-    """How many rows are left out because a newer state of the code has measured the same."""
+    """How many rows are left out because their method's code has changed since."""
     used = {each.run.key for each in material.finished} | {each.run.key for each in material.unfinished}
     n = sum(row.run.key not in used for row in material.rows)
-    return f" {count(n)} rows that older code had measured are left out." if n else ""
+    return f" {count(n)} rows that older code of a method had measured are left out." if n else ""
 
 
 def main_table(material: Material) -> Section | None:

@@ -109,7 +109,8 @@ def sensitivities(material: Material) -> Section | None:
                 pictures.append(Picture(f"sensitivity-{number}-{material.names[setting.label]}", caption, drawing))
     intro = (
         "Accuracy after the last session on a fifth of the training images, the rest being learned. identity_weight is the "
-        "paper's λ_adapt, n_components its D; where one is varied the other has its default, unless a legend says otherwise."
+        "paper's λ_adapt, n_components its D; where one is varied the other has its default, unless a legend says otherwise. "
+        "Where there are several seeds or class orders, it is their mean, with one standard deviation."
     )
     return Section("Sensitivity", [intro, *pictures]) if pictures else None
 
@@ -170,7 +171,11 @@ def overhead(material: Material) -> Section | None:
 def _busy(setting: Setting) -> list[Block]:
     """A warning where other work ran beside."""
     rows = [row for each in setting.standard.values() for row in each.rows]
-    loads = [row.load_average / row.environment["threads"] for row in rows if row.load_average is not None]
+    loads = [
+        row.load_average / row.environment.get("cores", row.environment["threads"])
+        for row in rows
+        if row.load_average is not None
+    ]
     if len(loads) < len(rows):
         return [f"{setting.label}: whether other work ran beside is not known of all sessions; their times may be too long."]
     if max(loads) <= _BUSY:
@@ -180,7 +185,7 @@ def _busy(setting: Setting) -> list[Block]:
     return [f"{setting.label}: other work ran beside {share:.0f} % of these sessions, {most}; times measured then are too long."]
 
 
-_BUSY = 1.5  # processes that want to run, by the number of threads: from here on they wait for each other
+_BUSY = 1.5  # processes that want to run, by the number of cores: from here on they wait for each other
 
 _OVERHEAD: tuple[tuple[str, str, Callable[[FinishedRun], float | None]], ...] = (
     ("total", "time (s)", lambda each: each.learn_seconds + each.predict_seconds),

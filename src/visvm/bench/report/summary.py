@@ -129,21 +129,24 @@ class Gap:
     other: str
 
 
-def collect(rows: Iterable[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
-    """Put rows together to runs; of two rows of one session the later counts, and of two states of the code the later one.
+def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
+    """Put rows together to runs; of two rows of one session the later counts, and of a method only its newest code.
 
     Parameters
     ----------
-    rows : iterable of Row
+    rows : sequence of Row
+        Of a method whose code has changed, what was measured before is left out even where it was not measured again: means
+        over seeds and tables must not mix two programs.
 
     Returns
     -------
     list of FinishedRun, list of UnfinishedRun
     """
     finished, unfinished = [], []
-    for answers in grouped(rows, lambda row: row.run.question).values():
-        states = grouped(answers, lambda row: row.run.key).values()
-        group = max(states, key=lambda state: max(row.measured_at for row in state))
+    by_method = grouped(rows, lambda row: row.run.method).values()
+    newest = {(last := max(same, key=lambda row: row.measured_at)).run.method: last.run.code_digest for same in by_method}
+    current = [row for row in rows if row.run.code_digest == newest[row.run.method]]
+    for group in grouped(current, lambda row: row.run.key).values():
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
         if sorted(by_session) == list(range(1, n_sessions + 1)):
