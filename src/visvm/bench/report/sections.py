@@ -78,7 +78,8 @@ def curves(material: Material) -> Section | None:
     ]
     intro = (
         "Accuracy on all classes seen, after every session. Behind each name is the accuracy after the last session; in brackets "
-        "behind vis, by how many points it is ahead of the best other method (a minus: behind it; the oracle does not count)."
+        "behind vis, by how many points it is ahead of the best other method (a minus: behind it; neither the oracle counts, nor "
+        "vis with parts left out, trained otherwise or with another classifier)."
     )
     return Section("Accuracy over classes seen", [intro, *pictures]) if pictures else None
 

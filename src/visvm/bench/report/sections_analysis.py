@@ -11,7 +11,7 @@ from visvm.bench.report.grouping import SENSITIVE, Seeds, Setting, lines, option
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
 from visvm.bench.report.plots_analysis import digits
 from visvm.bench.report.published import Numbers
-from visvm.bench.report.summary import ORACLE, OURS, FinishedRun, environments, spread
+from visvm.bench.report.summary import ORACLE, OURS, RELATIVES, FinishedRun, environments, spread
 
 _MOST_PAIRS, _MOST_CLASSES = 15, 20
 _PLUS_MINUS = "Mean ± sample standard deviation"
@@ -56,7 +56,7 @@ def _mean_line(label: str, group: Sequence[FinishedRun]) -> plots.Line:
 
 def _mean_gap(means: Sequence[plots.Line]) -> float | None:
     ours = [line.y[-1] for line in means if line.method == OURS]
-    others = [line.y[-1] for line in means if line.method not in (OURS, ORACLE)]
+    others = [line.y[-1] for line in means if line.method not in (OURS, ORACLE, *RELATIVES)]
     return ours[0] - max(others) if ours and others else None
 
 

@@ -19,6 +19,9 @@ BASELINES = (
 )
 """The other methods that come with visvm, as tables show them; methods of one's own stand between these and ours."""
 
+RELATIVES = ("ncm", "ridge", "visual-lssvm", "visual-lssvm+kernel", "vis-paper")
+"""Ours with another classifier, with parts left out or trained otherwise: shown beside it, but no competitors."""
+
 Mark = Literal["best", "second", ""]
 T = TypeVar("T")
 K = TypeVar("K")
@@ -157,9 +160,9 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
 
 
 def gap(runs: Sequence[FinishedRun]) -> Gap | None:
-    """How far ours is ahead in the end; None without ours, or without another that is no oracle."""
+    """How far ours is ahead in the end; None without ours, or without another that is no oracle and no relative of ours."""
     ours = [each for each in runs if each.run.method == OURS]
-    others = [each for each in runs if each.run.method not in (OURS, ORACLE)]
+    others = [each for each in runs if each.run.method not in (OURS, ORACLE, *RELATIVES)]
     if not ours or not others:
         return None
     best = max(others, key=lambda each: each.final)
