@@ -150,7 +150,8 @@ def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "
             note(f"{share} are training images too: accuracies will be too high")
         for outcome in execute(job, results, cache, progress):
             if isinstance(outcome, Failure):
-                note(f"{outcome.run.method} on {outcome.run.dataset} {outcome.run.protocol} failed: {outcome.reason}")
+                if not quiet:
+                    note(f"{outcome.run.method} on {outcome.run.dataset} {outcome.run.protocol} failed: {outcome.reason}")
                 failures.append(outcome)
                 accuracies = []
                 continue

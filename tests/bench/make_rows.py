@@ -18,7 +18,7 @@ def make_run(method="vis", **changes):
             "encoder": "dinov2-s14",
             "weights_digest": "0cd026c8" * 8,
             "transform": "squash",
-            "transform_key": "squash-224",
+            "transform_key": f"{changes.get('transform', 'squash')}-224",
             "protocol": "B0 Inc2",
             "class_order_seed": 1993,
             "method": method,

@@ -150,7 +150,7 @@ def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypa
     monkeypatch.setitem(METHODS, "broken", Broken)
     monkeypatch.setitem(METHODS, "stillborn", Stillborn)
     code, out, err = bench("table1", methods="broken,stillborn,simplecil", components=None)
-    assert code == 1
+    assert code == 2
     for said in ("TypeError: of its author's making", "test_cli_bench.py", "in learn", "KeyError: 'early'", "2 runs failed"):
         assert said in err
     assert "Traceback" not in out + err

@@ -314,7 +314,7 @@ def test_rows_of_older_code_are_counted_and_left_out():
     old = make_rows(make_run("vis", code_digest="old"), [0.5, 0.5], measured_at="2026-01-01T00:00:00+00:00")
     new = make_rows(make_run("vis"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00")
     markdown = write_markdown("t", [sections.what_was_run(gather(old + new, read_published()))])
-    assert "2 rows that older code had measured are left out" in markdown
+    assert "2 rows that older code of a method had measured are left out" in markdown
 
 
 def test_a_busy_machine_is_told():
