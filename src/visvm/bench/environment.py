@@ -20,7 +20,6 @@ from visvm import __version__
 from visvm.bench import metrics, streams
 from visvm.bench.methods import linear, sums
 
-_STANDARD = {"builtins", *sys.stdlib_module_names}
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow", "torch", "transformers")
 
 
@@ -51,7 +50,8 @@ def code_digest(method: Callable[..., Any]) -> str:
     docstrings and layout do not count.
     """
     modules = [inspect.getmodule(part) for part in (inspect.getmro(method) if inspect.isclass(method) else [method])]
-    own = [module for module in modules if isinstance(module, ModuleType) and module.__name__.split(".")[0] not in _STANDARD]
+    known = [module for module in modules if isinstance(module, ModuleType)]
+    own = [module for module in known if module.__name__.split(".")[0] not in sys.stdlib_module_names]
     files = {Path(module.__file__) for module in (*own, linear, sums, streams, metrics) if module.__file__}
     head = Path(visvm.head.__path__[0]).glob("*.py")
     whole = " ".join(_meaning(path) for path in [*sorted(files), *sorted(head)])

@@ -69,15 +69,7 @@ class Run:
     @property
     def key(self) -> str:
         """A short digest by which a run is known again; where data and encoder lie on the disk is not in it."""
-        return self._digest("dataset", "encoder")
-
-    @property
-    def question(self) -> str:
-        """As `key`, whatever the code: runs with one question and different keys are older and newer answers to it."""
-        return self._digest("dataset", "encoder", "code_digest")
-
-    def _digest(self, *without: str) -> str:
-        content = {name: value for name, value in asdict(self).items() if name not in without}
+        content = {name: value for name, value in asdict(self).items() if name not in ("dataset", "encoder")}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
