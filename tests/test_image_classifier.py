@@ -654,6 +654,75 @@ def test_a_renamed_class_goes_on_under_its_new_name(based, place, tmp_path):
     assert based.class_counts_ == (9, 6, 6)
 
 
+def test_classes_put_together_are_one_in_all_that_is_told(based, place, tmp_path):
+    based.rename_class("red", "blue", merge=True)
+    assert (based.classes_, based.class_counts_) == (("blue", "green"), (12, 6))
+    assert list(based.history_[0]["new_classes"]) == ["blue", "green"]
+    based.save(tmp_path / "m.visvm")
+    assert_same(ImageClassifier.load(tmp_path / "m.visvm"), based, place)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("numbers", [False, True])
+def test_a_forgotten_class_is_never_answered_and_the_others_score_as_before(make, place, tmp_path, form, numbers):
+    model = make(FORMS[form][0])
+    paths, labels = pictures(place / "base")
+    model.learn(paths, [len(label) for label in labels] if numbers else labels)
+    gone = 3 if numbers else "red"
+    before = {each.path: dict(each.top) for each in model.predict(paths, raw=True, top=99)}
+    model.forget_class(gone)
+    model.save(tmp_path / "m.visvm")
+    model.export(tmp_path / "light.visvm")
+    loads = [ImageClassifier.load(tmp_path / "m.visvm", for_prediction=fast, cache=False) for fast in (False, True)]
+    for same in (model, *loads, ImageClassifier.load(tmp_path / "light.visvm", cache=False)):
+        assert gone not in same.classes_
+        assert same.class_counts_ == (6, 6)
+        for each in same.predict(paths, raw=True, top=99):
+            assert dict(each.top) == pytest.approx({k: v for k, v in before[each.path].items() if k != gone}, abs=1e-9)
+    again = loads[0]
+    again.learn(*pictures(place / "yellow") if not numbers else (pictures(place / "yellow")[0], [9] * 5))
+    assert len(again.classes_) == 3
+    assert again.predict(place / "test/yellow/3-0.png").pop().label == (9 if numbers else "yellow")
+    red = [path for path, label in zip(paths, labels, strict=True) if label == "red"]
+    again.learn(red, [gone] * 6)
+    assert dict(zip(again.classes_, again.class_counts_, strict=True))[gone] == 6
+
+
+def test_all_classes_can_be_forgotten_and_learned_again(based, place):
+    for label in based.classes_:
+        based.forget_class(label)
+    assert based.classes_ == ()
+    with pytest.raises(NotFittedError):
+        based.predict(place / "test/red/3-0.png")
+    based.learn(place / "base")
+    assert based.class_counts_ == (6, 6, 6)
+
+
+@pytest.mark.parametrize("label", ["mauve", "", 3])
+def test_a_class_that_is_not_known_cannot_be_forgotten(based, place, label):
+    with Unchanged(based, place), pytest.raises(VisvmError) as caught:
+        based.forget_class(label)
+    assert "\n" not in str(caught.value)
+
+
+def test_contents_are_learned_as_their_files_are(make, based, place, tmp_path):
+    paths, labels = pictures(place / "base")
+    model = make()
+    tests, truths = pictures(place / "test")
+    report = model.learn([path.read_bytes() for path in paths], labels, test=([path.read_bytes() for path in tests], truths))
+    assert_same(model, based, place)
+    assert report.test.n == 12  # yellow is not known
+    assert model.predict(tests[0].read_bytes())[0].label == model.predict(tests[0])[0].label
+    with pytest.raises(ImageError, match="an image in memory"):
+        model.predict([b"no image"])
+
+
+def test_the_accuracy_before_a_session_is_told_beside_that_after_it(based, place):
+    report = based.learn(place / "yellow", test=place / "test")
+    assert report.test.accuracy_before == 1.0
+    assert based.history_[-1]["test"]["accuracy_before"] == 1.0
+
+
 def test_a_new_name_is_kept_as_names_of_folders_are(based):
     decomposed = unicodedata.normalize("NFD", "Ärmel")
     based.rename_class("red", f" {decomposed} ")

@@ -139,7 +139,7 @@ def test_paths_of_a_table_are_relative_to_it_or_absolute(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     table = write_csv(tmp_path, "/far/a.jpg,cat\n../b.jpg,cat\n~/c.jpg,cat\n~d.jpg,cat\n")
     wanted = [Path("/far/a.jpg"), tmp_path / "../b.jpg", Path("/home/somebody/c.jpg"), tmp_path / "~d.jpg"]
-    assert read_labelled(table).paths == wanted
+    assert read_labelled(table).sources == wanted
 
 
 def test_a_table_with_quotes_windows_line_ends_and_accents(tmp_path):

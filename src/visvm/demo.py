@@ -17,6 +17,7 @@ from sklearn.linear_model import SGDClassifier
 from visvm.digits import DIGITS, digit_pictures
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
 from visvm.encoders.images import Transform, decode
+from visvm.encoders.pipeline import Source, content_of
 from visvm.errors import InputError
 from visvm.figures import draw_demo
 from visvm.image_classifier import ImageClassifier, Progress
@@ -52,17 +53,17 @@ def run(out: Console, progress: Progress, output: Path, folder: Path | None, enc
     output.mkdir(parents=True, exist_ok=True)
     stream = _digits(output / "digits") if folder is None else _own(folder)
     what = "scikit-learn's digits" if folder is None else str(folder)
-    out.print(f"{what}: {len(stream.train.paths)} images to learn, {len(stream.test.paths)} to test with", markup=False)
+    out.print(f"{what}: {len(stream.train.sources)} images to learn, {len(stream.test.sources)} to test with", markup=False)
     model = output / ("digits.visvm" if folder is None else "demo.visvm")
     ours = ImageClassifier(encoder)
     theirs, rows, accuracies = _ForgettingHead([label for classes in stream.sessions for label in classes]), [], []
-    test_features = ours.layer_features(stream.test.paths, progress=_as(progress, "encoding test images"))
-    train_features = ours.layer_features(stream.train.paths, progress=_as(progress, "encoding images to learn"))
+    test_features = ours.layer_features(stream.test.sources, progress=_as(progress, "encoding test images"))
+    train_features = ours.layer_features(stream.train.sources, progress=_as(progress, "encoding images to learn"))
     seen: list[Label] = []
     for classes in stream.sessions:
         seen += classes
         new = stream.train.only(set(classes))
-        report = ours.learn(new.paths, new.labels)
+        report = ours.learn(new.sources, new.labels)
         theirs.learn(train_features[_places(stream.train, classes)], new.labels)
         tested, labels = test_features[_places(stream.test, seen)], stream.test.only(set(seen)).labels
         pair = [
@@ -75,10 +76,10 @@ def run(out: Console, progress: Progress, output: Path, folder: Path | None, enc
     out.print(table("accuracy on the test images of all classes known", columns, rows, right=columns[2:]))
     ours.save(model)
     figure = output / "figure.png"
-    samples = [(label, _thumbnail(stream.train.only({label}).paths[0])) for label in seen]
+    samples = [(label, _thumbnail(stream.train.only({label}).sources[0])) for label in seen]
     counts, mine, other = zip(*accuracies, strict=True)
     draw_demo(counts, mine, other, samples, figure)
-    example = stream.test.paths[0]
+    example = str(stream.test.sources[0])
     command = "visvm" if shutil.which("visvm") else str(Path(sys.executable).with_name("visvm"))
     out.print(
         f"Both heads saw the same features of the same frozen encoder ({encoder}), session by session; neither kept an image.\n"
@@ -115,11 +116,13 @@ def _digits(folder: Path) -> Stream:
     files: dict[str, Labelled] = {}
     for part, begin, end in (("train", 0, _TRAIN), ("test", _TRAIN, _TRAIN + _TEST)):
         paths: list[Path] = []
+        labels: list[Label] = []
         for number, (name, content) in enumerate(digit_pictures(begin, end)):
             (folder / part / name).mkdir(parents=True, exist_ok=True)
             paths.append(folder / part / name / f"{number % (end - begin):02}.bmp")
             paths[-1].write_bytes(content)
-        files[part] = Labelled(paths, [path.parent.name for path in paths])
+            labels.append(name)
+        files[part] = Labelled([*paths], labels)
     return Stream(_sessions(list(DIGITS)), files["train"], files["test"])
 
 
@@ -131,7 +134,7 @@ def _own(folder: Path) -> Stream:
         raise InputError(f"the demo needs two classes or more; {folder} has {len(classes)}: add a sub-folder")
     train, test = Labelled([], []), Labelled([], [])
     for label in classes:
-        paths = given.only({label}).paths
+        paths = given.only({label}).sources
         if len(paths) < 2:
             raise InputError(
                 f"every class must have two images or more, to learn and to test with; {label} has {len(paths)}: add some"
@@ -139,7 +142,7 @@ def _own(folder: Path) -> Stream:
         n_test = min(_TEST, max(1, len(paths) * 3 // 10))
         n_train = min(_TRAIN, len(paths) - n_test)
         for part, chosen in ((train, paths[:n_train]), (test, paths[n_train : n_train + n_test])):
-            part.paths.extend(chosen)
+            part.sources.extend(chosen)
             part.labels.extend([label] * len(chosen))
     return Stream(_sessions(classes), train, test)
 
@@ -152,9 +155,9 @@ def _places(files: Labelled, classes: Sequence[Label]) -> list[int]:
     return [place for place, label in enumerate(files.labels) if label in classes]
 
 
-def _thumbnail(path: Path) -> NDArray[np.float32]:
+def _thumbnail(source: Source) -> NDArray[np.float32]:
     plain = Preprocessing(size=96, resize=96, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    return decode(path.read_bytes(), Transform("crop", plain)).transpose(1, 2, 0)
+    return decode(content_of(source), Transform("crop", plain)).transpose(1, 2, 0)
 
 
 def _as(progress: Progress, stage: str) -> Progress:

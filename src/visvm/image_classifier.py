@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,25 @@ from visvm.encoders.catalog import CATALOG, DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform, check_transform
 from visvm.encoders.loading import load_encoder
-from visvm.encoders.pipeline import Unreadable, encode_files, encode_stream
-from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError
+from visvm.encoders.pipeline import Source, Unreadable, encode_files, encode_stream
+from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
 from visvm.head.calibration import INVERSE_TEMPERATURES, log_likelihoods, probabilities
 from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
 from visvm.head_state import head_state, restore_head, restore_predictor
-from visvm.labelled import Images, Label, Labelled, check_label, expanded, read_labelled, shown
+from visvm.labelled import (
+    Images,
+    Label,
+    Labelled,
+    as_source,
+    check_label,
+    expanded,
+    forgotten_label,
+    is_forgotten,
+    read_labelled,
+    shown,
+)
 from visvm.results import Evaluation, Prediction, SessionReport, SessionTest, evaluate_labels, session_test
 
 if TYPE_CHECKING:
@@ -90,7 +101,7 @@ class ImageClassifier:
         self.cache = cache
         self.history_: list[dict[str, Any]] = []
         self._encoder_digest: str | None = None
-        self._counts: tuple[int, ...] = ()  # of a model without sums
+        self._counts: dict[Label, int] = {}  # images of every class, of a model without sums
         self._calibration: Array = np.zeros(len(INVERSE_TEMPERATURES))
         self._options = {
             "layers": layers,
@@ -128,7 +139,7 @@ class ImageClassifier:
         head = self._head
         if head is None or not hasattr(head, "coefficients_"):
             return self._loaded_predictor
-        return Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_)
+        return _without_forgotten(Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_))
 
     @property
     def classes_(self) -> tuple[Label, ...]:
@@ -139,9 +150,14 @@ class ImageClassifier:
     @property
     def class_counts_(self) -> tuple[int, ...]:
         """How many images of each class were learned."""
-        if hasattr(self._head, "statistics_"):
-            return tuple(round(float(count)) for count in self.head_.statistics_.class_counts)
-        return self._counts
+        return tuple(count for label, count in self._all_counts().items() if not is_forgotten(label))
+
+    def _all_counts(self) -> dict[Label, int]:
+        """How many images of each class were learned, and of those forgotten since."""
+        if not hasattr(self._head, "statistics_"):
+            return self._counts
+        statistics = self.head_.statistics_
+        return dict(zip(statistics.classes.tolist(), map(round, statistics.class_counts.tolist()), strict=True))
 
     @property
     def can_learn(self) -> bool:
@@ -158,6 +174,13 @@ class ImageClassifier:
             self._encoder = encoder
         return self._encoder
 
+    def with_encoder(self, encoder: Encoder) -> Self:
+        """A copy that uses this encoder, which must have the same weights."""
+        twin = copy.copy(self)
+        twin._check_digest(encoder.digest)
+        twin._encoder = encoder
+        return twin
+
     def _check_digest(self, digest: str) -> None:
         if self._encoder_digest not in (None, digest):
             raise IncompatibleModelError(
@@ -172,7 +195,7 @@ class ImageClassifier:
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
-        test: Images | None = None,
+        test: str | Path | tuple[Sequence[str | Source], Sequence[Label]] | None = None,
         skip_unreadable: bool = False,
         progress: Progress = silent,
     ) -> SessionReport:
@@ -180,12 +203,13 @@ class ImageClassifier:
 
         Parameters
         ----------
-        images : path or sequence of paths
-            A folder with one sub-folder per class, a CSV file of path,label, or image files.
+        images : path, or sequence of paths or contents
+            A folder with one sub-folder per class, a CSV file of path,label, or image files or their contents.
         labels : sequence of str or int, optional
-            With image files, one each.
-        test : path, optional
-            Folder or CSV file of images to test with after the session; those of classes not yet known are left out.
+            With image files or contents, one each.
+        test : path, or pair of sequences, optional
+            Folder or CSV file of images to test with after the session, or images and their labels; those of classes not yet
+            known are left out.
         skip_unreadable : bool, default=False
             Leave out files that are no images; otherwise they stop the session.
         progress : callable, optional
@@ -196,7 +220,7 @@ class ImageClassifier:
         """
         self._require_sums("learn more")
         given = read_labelled(images, labels)
-        tests = None if test is None else read_labelled(test)
+        tests = None if test is None else read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
         self._head_for(self.load_encoder(progress))._validate_parameters()  # before hours are spent on encoding
         clock = _Clock()
         samples = self._encode(given, "encoding", progress, skip_unreadable)
@@ -211,7 +235,8 @@ class ImageClassifier:
         clock.lap("learn")
         outcome = None
         if held_out is not None and held_out.labels:
-            outcome = session_test(held_out.labels, draft._predict(held_out.features), set(new))
+            before = self._predict(held_out.features) if known else None
+            outcome = session_test(held_out.labels, draft._predict(held_out.features), set(new), before)
             clock.lap("test")
         skipped = samples.skipped + (held_out.skipped if held_out is not None else ())
         report = draft._report(samples, new, clock.seconds, skipped, outcome)
@@ -281,63 +306,120 @@ class ImageClassifier:
         progress("forgetting", 1, 1)
         return len(samples.labels)
 
-    def rename_class(self, old: Label, new: Label) -> Self:
-        """Give a class another name."""
+    def rename_class(self, old: Label, new: Label, *, merge: bool = False) -> Self:
+        """Give a class another name.
+
+        Parameters
+        ----------
+        old, new : str or int
+        merge : bool, default=False
+            If the new name is a class already, make both one, as if their images had been learned under one label.
+        """
         self._fitted()
         old, new = check_label(old, "the class to rename"), check_label(new, "the new name")
-        counts = dict(zip(self.classes_, self.class_counts_, strict=True))
-        self._head = copy.copy(self.head_).rename_class(old, new)
-        self._counts = tuple(counts[old if label == new else label] for label in self.classes_)
+        if merge and new in self.classes_:
+            self._require_sums("put classes together")
+        self._head = head = copy.copy(self.head_).rename_class(old, new, merge=merge)
+        if not self.can_learn:
+            self._counts = {label: self._counts[old if label == new else label] for label in head.classes_.tolist()}
 
         def renamed(labels: Sequence[Label]) -> list[Label]:
-            return [new if label == old else label for label in labels]
+            return _distinct([new if label == old else label for label in labels])
 
         names = ("new_classes", "returning_classes")
         self.history_ = [{**entry, **{name: renamed(entry[name]) for name in names}} for entry in self.history_]
         return self
 
+    def forget_class(self, label: Label) -> Self:
+        """Never answer with a class again; its images need not be there.
+
+        The scores of all other classes stay as they are: to them, the images it was learned from go on being examples of
+        something else. ``forget`` takes images out of everything, but has to be given them.
+
+        Parameters
+        ----------
+        label : str or int
+        """
+        self._fitted()
+        self._require_sums("forget")
+        label = check_label(label, "the class to forget")
+        if label not in self.classes_:
+            raise NeverLearnedError(f"a class to forget must be known; {label!r} is not: the model knows {_some(self.classes_)}")
+        self._head = copy.copy(self.head_).rename_class(label, forgotten_label(isinstance(label, str)), merge=True)
+        return self
+
     # Predicting
 
     def predict(
-        self, images: str | Path | Sequence[str | Path], *, top: int = 5, raw: bool = False, progress: Progress = silent
+        self, images: str | Source | Sequence[str | Source], *, top: int = 5, raw: bool = False, progress: Progress = silent
     ) -> list[Prediction]:
         """Say what images show.
 
         Parameters
         ----------
-        images : path or sequence of paths
+        images : path or content, or sequence of such
         top : int, default=5
             How many classes to name for each.
         raw : bool, default=False
             Give the head's scores (near +1 for the right class, near -1 for others) instead of probabilities.
         progress : callable, optional
         """
-        paths = [expanded(path) for path in ([images] if isinstance(images, (str, Path)) else images)]
-        outcomes = list(self.predict_stream(paths, top=top, raw=raw, progress=progress))
+        one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
+        sources = [as_source(image) for image in cast("Sequence[str | Source]", [images] if one else images)]
+        outcomes = list(self.predict_stream(sources, top=top, raw=raw, progress=progress))
         _refuse([outcome for outcome in outcomes if isinstance(outcome, Unreadable)], "leave them out")
         return [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
 
     def predict_stream(
-        self, paths: Sequence[Path], *, top: int = 5, raw: bool = False, progress: Progress = silent
+        self, images: Sequence[Source], *, top: int = 5, raw: bool = False, progress: Progress = silent
     ) -> Iterator[Prediction | Unreadable]:
         """Say what images show, one after the other as they come; those that cannot be read come as ``Unreadable``."""
         self._fitted()
-        if top < 1:
-            raise InputError(f"top must be at least 1; got {top}")
+        _check_top(top)
         encoder, done = self.load_encoder(progress), 0
         with self._opened_cache() as cache:
-            for outcomes in encode_stream(paths, encoder, Transform(self.transform, encoder.preprocessing), cache):
+            for outcomes in encode_stream(images, encoder, Transform(self.transform, encoder.preprocessing), cache):
                 readable = [outcome for outcome in outcomes if not isinstance(outcome, Unreadable)]
-                scores = iter(self._shown_scores(np.array([features for _, features in readable]), raw)) if readable else iter(())
+                features = np.array([each for _, each in readable])
+                predictions = iter(self.predict_features(features, [str(path) for path, _ in readable], top=top, raw=raw))
                 for outcome in outcomes:
-                    yield outcome if isinstance(outcome, Unreadable) else self._prediction(outcome[0], next(scores), top)
+                    yield outcome if isinstance(outcome, Unreadable) else next(predictions)
                 done += len(outcomes)
-                progress("predicting", done, len(paths))
+                progress("predicting", done, len(images))
 
-    def layer_features(self, images: Sequence[str | Path], *, progress: Progress = silent) -> LayerFeatures:
-        """Layer features of image files, (n, sum of the encoder's layer_dims): what ``VisClassifier`` takes."""
-        paths = [expanded(path) for path in images]
-        return self._encode(Labelled(paths, [0] * len(paths)), "encoding", progress, skip_unreadable=False).features
+    def predict_features(
+        self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
+    ) -> list[Prediction]:
+        """Say what images show whose layer features are known.
+
+        Parameters
+        ----------
+        features : array of shape (n, sum of the encoder's layer_dims)
+        names : sequence of str
+            What to call the images.
+        top, raw
+            As in ``predict``.
+        """
+        _check_top(top)
+        return self.predict_scores(self.scores(features), names, top=top, raw=raw) if len(features) else []
+
+    def scores(self, features: LayerFeatures) -> Array:
+        """Scores of the classes, (n, C), for layer features, (n, sum of the encoder's layer_dims)."""
+        return self._fitted().scores(features)
+
+    def predict_scores(self, scores: Array, names: Sequence[str], *, top: int = 5, raw: bool = False) -> list[Prediction]:
+        """Say what images show that have these scores, (n, C); other parameters as in ``predict_features``."""
+        _check_top(top)
+        shown_scores = scores if raw else probabilities(scores, self._calibration)
+        order = np.argsort(-shown_scores, axis=1, kind="stable")[:, :top]
+        labels, values = self._fitted().classes[order].tolist(), np.take_along_axis(shown_scores, order, axis=1).tolist()
+        tops = [tuple(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
+        return [Prediction(*best[0], top=best, path=name) for best, name in zip(tops, names, strict=True)]
+
+    def layer_features(self, images: Sequence[str | Source], *, progress: Progress = silent) -> LayerFeatures:
+        """Layer features of images, (n, sum of the encoder's layer_dims): what ``VisClassifier`` takes."""
+        sources = [as_source(image) for image in images]
+        return self._encode(Labelled(sources, [0] * len(sources)), "encoding", progress, skip_unreadable=False).features
 
     def evaluate(
         self,
@@ -409,12 +491,12 @@ class ImageClassifier:
         model = cls(encoder or described["name"], transform=described["transform"], cache=cache)
         if for_prediction:
             model._read = header, tensors
-            model._loaded_predictor = restore_predictor(Path(path), header["head"], classes, tensors)
+            model._loaded_predictor = _without_forgotten(restore_predictor(Path(path), header["head"], classes, tensors))
         else:
             model._head = restore_head(Path(path), header["head"], classes, tensors)
             model._head.memory_limit = memory_limit
         model._calibration = tensors["calibration"]
-        model._counts = tuple(header["counts"])
+        model._counts = dict(zip(classes, header["counts"], strict=True))
         model._calibrated_classes = header.get("calibrated_classes", 0)
         model.history_ = header["sessions"]
         model._encoder_digest = described["digest"]
@@ -426,11 +508,12 @@ class ImageClassifier:
         if self._read is not None:
             return self._read
         head, tensors = head_state(self.head_)
+        counts = self._all_counts()
         header = {
             "encoder": {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform},
             "head": head,
-            "classes": list(self.classes_),
-            "counts": list(self.class_counts_),
+            "classes": list(counts),
+            "counts": list(counts.values()),
             "calibrated_classes": self._calibrated_classes,
             "sessions": self.history_,
         }
@@ -443,7 +526,7 @@ class ImageClassifier:
         encoder = self.load_encoder(progress)
         transform = Transform(self.transform, encoder.preprocessing)
         with self._opened_cache() as cache:
-            encoded = encode_files(given.paths, encoder, transform, cache, lambda done, total: progress(stage, done, total))
+            encoded = encode_files(given.sources, encoder, transform, cache, lambda done, total: progress(stage, done, total))
         if not skip_unreadable:
             _refuse(encoded.unreadable, "repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True)")
         labels = [given.labels[place] for place in encoded.places]
@@ -471,8 +554,9 @@ class ImageClassifier:
         # Of dense sums, leaving samples out costs another factorisation: only where many classes have come since the last time.
         if len(draft.classes_) > 1 and (thin or len(draft.classes_) > 1.2 * self._calibrated_classes):
             chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_CALIBRATION_IMAGES]
-            scores = head.leave_one_out_scores(samples.features[chosen], labels[chosen])
-            targets = np.searchsorted(head.classes_, labels[chosen])
+            named = np.array([not is_forgotten(label) for label in head.classes_.tolist()])
+            scores = head.leave_one_out_scores(samples.features[chosen], labels[chosen])[:, named]
+            targets = np.searchsorted(head.classes_[named], labels[chosen])
             # What was measured among fewer classes counts half from session to session.
             draft._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
             draft._calibrated_classes = len(draft.classes_)
@@ -496,15 +580,6 @@ class ImageClassifier:
             skipped=skipped,
             test=test,
         )
-
-    def _shown_scores(self, features: LayerFeatures, raw: bool) -> Array:
-        scores = self._fitted().scores(features)
-        return scores if raw else probabilities(scores, self._calibration)
-
-    def _prediction(self, path: Path, scores: Array, top: int) -> Prediction:
-        order = np.argsort(-scores, kind="stable")[:top]
-        best = tuple(zip(self._fitted().classes[order].tolist(), scores[order].tolist(), strict=True))
-        return Prediction(*best[0], top=best, path=str(path))
 
     @contextmanager
     def _opened_cache(self) -> Iterator[FeatureCache | None]:
@@ -568,12 +643,23 @@ def _as_in_a_file(report: SessionReport) -> dict[str, Any]:
     return plain
 
 
+def _without_forgotten(whole: Predictor) -> Predictor:
+    """The predictor that never answers with a class that was forgotten."""
+    hidden = forgotten_label(whole.classes.dtype.kind == "U")
+    return Predictor(whole.mixer, whole.kernel_map, whole.coefficients, whole.classes, hidden)
+
+
 def _distinct(labels: Sequence[Label]) -> list[Label]:
     return list(dict.fromkeys(labels))
 
 
 def _some(labels: Sequence[Label]) -> str:
     return ", ".join(map(str, labels[:5])) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+
+
+def _check_top(top: int) -> None:
+    if top < 1:
+        raise InputError(f"top must be at least 1; got {top}")
 
 
 def _refuse(unreadable: Sequence[Unreadable], advice: str) -> None:

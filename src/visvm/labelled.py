@@ -6,28 +6,42 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from visvm.encoders.images import find_images, is_image_name
+from visvm.encoders.pipeline import Source
 from visvm.errors import InputError
 
 _UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, halves of characters, line ends
 
 Label = str | int
-Images = str | Path | Sequence[str | Path]
-"""A folder with one sub-folder per class, a CSV file of path,label, or image files."""
+Images = str | Path | Sequence[str | Source]
+"""A folder with one sub-folder per class, a CSV file of path,label, or image files or their contents."""
+
+_FORGOTTEN: Final = ("", -(2**63))
+
+
+def forgotten_label(text: bool) -> Label:
+    """The label under which the samples of forgotten classes are kept, which no class can have."""
+    return _FORGOTTEN[0] if text else _FORGOTTEN[1]
+
+
+def is_forgotten(label: Label) -> bool:
+    """Whether samples of this label belong to classes that were forgotten."""
+    return label in _FORGOTTEN
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Image files and their labels, one each."""
+    """Image files, or their contents, and their labels, one each."""
 
-    paths: list[Path]
+    sources: list[Source]
     labels: list[Label]
 
     def only(self, classes: set[Label]) -> "Labelled":
         """Those of the given classes."""
-        kept = [(path, label) for path, label in zip(self.paths, self.labels, strict=True) if label in classes]
-        return Labelled([path for path, _ in kept], [label for _, label in kept])
+        kept = [(source, label) for source, label in zip(self.sources, self.labels, strict=True) if label in classes]
+        return Labelled([source for source, _ in kept], [label for _, label in kept])
 
 
 def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labelled:
@@ -35,7 +49,7 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
 
     Parameters
     ----------
-    images : path or sequence of paths
+    images : path, or sequence of paths or contents
         A folder with one sub-folder per class, or a CSV file of path,label (relative to its own folder); or, with `labels`,
         files.
     labels : sequence of str or int, optional
@@ -54,19 +68,28 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
         raise InputError(
             f"{shown(path)} must be a folder with one sub-folder per class, or a CSV file of path,label; it is neither"
         )
-    paths = [expanded(path) for path in images]
+    sources = [as_source(image) for image in images]
     if labels is None:
         raise InputError("a list of files must come with labels, one each; got none: give them, or a folder per class")
     if isinstance(labels, str):
         raise InputError(f"labels must be a list, one for every file; got the single label {labels!r}: repeat it in a list")
-    if not paths:
+    if not sources:
         raise InputError("there must be at least one file; the list is empty: give some")
-    if len(paths) != len(labels):
-        raise InputError(f"there must be one label for every file; got {len(paths)} files and {len(labels)} labels")
-    checked = [check_label(label, f"file {shown(paths[place])}") for place, label in enumerate(labels)]
+    if len(sources) != len(labels):
+        raise InputError(f"there must be one label for every file; got {len(sources)} files and {len(labels)} labels")
+    checked = [check_label(label, f"file {_named(sources[place], place)}") for place, label in enumerate(labels)]
     if len({isinstance(label, str) for label in checked}) > 1:
         raise InputError("labels must be all text or all whole numbers; got both: convert them")
-    return Labelled(paths, checked)
+    return Labelled(sources, checked)
+
+
+def as_source(image: str | Source) -> Source:
+    """What is read for an image that was given: a path with ~ expanded, or what gives its content as it is."""
+    return expanded(image) if isinstance(image, (str, Path)) else image
+
+
+def _named(source: Source, place: int) -> str:
+    return str(place + 1) if isinstance(source, bytes) else shown(Path(str(source)))
 
 
 def _from_folder(folder: Path) -> Labelled:
@@ -83,7 +106,7 @@ def _from_folder(folder: Path) -> Labelled:
         )
     if loose:
         raise InputError(f"images must lie in the sub-folder of their class; {shown(loose[0])} does not: move it")
-    paths: list[Path] = []
+    paths: list[Source] = []
     labels: list[Label] = []
     for child in classes:
         found = find_images(child)
@@ -107,7 +130,7 @@ def _from_csv(table: Path) -> Labelled:
     for number, row in rows:
         if len(row) != 2 or not all(cell.strip() for cell in row) or "\0" in row[0]:
             raise InputError(f"every row of {shown(table)} must be path,label; row {number} is {','.join(row)!r}")
-    paths = [table.parent / expanded(row[0].strip()) for _, row in rows]
+    paths: list[Source] = [table.parent / expanded(row[0].strip()) for _, row in rows]
     return Labelled(paths, [check_label(row[1], f"row {number} of {shown(table)}") for number, row in rows])
 
 
@@ -122,6 +145,16 @@ def shown(path: Path) -> str:
     return text if text.isprintable() else repr(text)
 
 
+def as_known(classes: Sequence[Label], labels: Sequence[str]) -> list[Label]:
+    """Labels that were typed, as numbers where the known classes are numbers."""
+    if not (classes and isinstance(classes[0], int)):
+        return [*labels]
+    try:
+        return [int(label) for label in labels]
+    except ValueError as error:
+        raise InputError(f"the classes of this model are numbers; got {', '.join(map(repr, labels))}: give numbers") from error
+
+
 def check_label(label: object, where: str) -> Label:
     """A label as it is kept: text in one Unicode form, so that a name typed on a Mac is the name typed elsewhere."""
     if isinstance(label, str):
@@ -129,6 +162,6 @@ def check_label(label: object, where: str) -> Label:
         if not text or any(unicodedata.category(letter) in _UNSHOWN for letter in text):
             raise InputError(f"a label must be printable text; {where} has {label!r}: rename it")
         return text
-    if isinstance(label, int) or hasattr(label, "__index__"):
+    if (isinstance(label, int) or hasattr(label, "__index__")) and not is_forgotten(int(label)):
         return int(label)
     raise InputError(f"a label must be text or a whole number; {where} has {label!r}: convert it")

@@ -6,8 +6,9 @@ from typing import Any
 from rich.markup import escape
 
 from visvm.head.memory import human_bytes
+from visvm.labelled import is_forgotten
 from visvm.model_file import read_header
-from visvm.results import Evaluation, SessionReport
+from visvm.results import Evaluation, SessionReport, first_session_note
 from visvm.terminal import note, out, percent, table
 
 
@@ -26,15 +27,16 @@ def show_report(model: Path, report: SessionReport) -> None:
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
     memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
     console.print(f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}", markup=False)
-    if report.session == 1 and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
-        note("a first session of few classes or images settles λ and the blocks poorly, for good: better begin with more of both")
+    if (warning := first_session_note(report)) is not None:
+        note(warning)
     if report.skipped:
         console.print(f"left out {counted(len(report.skipped), 'unreadable file')}: {', '.join(report.skipped)}", markup=False)
     if report.test is not None:
         test = report.test
         console.print(
             f"accuracy on {counted(test.n, 'test image')} of the classes known: {percent(test.accuracy)} "
-            f"(old classes {percent(test.old_accuracy)}, new classes {percent(test.new_accuracy)})",
+            f"(old classes {percent(test.old_accuracy)}, before this session {percent(test.accuracy_before)}; "
+            f"new classes {percent(test.new_accuracy)})",
             style="bold",
             markup=False,
         )
@@ -58,11 +60,13 @@ def describe(path: Path) -> dict[str, Any]:
     """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
     header = read_header(path)
     head, encoder = header["head"], header["encoder"]
+    counts = list(zip(header["classes"], header["counts"], strict=True))
     return {
         "path": str(path),
         "bytes": path.stat().st_size,
         "format": header["format"],
-        "classes": dict(zip(header["classes"], header["counts"], strict=True)),
+        "classes": {label: n for label, n in counts if not is_forgotten(label)},
+        "forgotten_images": sum(n for label, n in counts if is_forgotten(label)),
         "sessions": header["sessions"],
         "encoder": encoder["name"],
         "weights_sha256": encoder["digest"],

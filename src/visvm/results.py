@@ -54,12 +54,16 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SessionTest:
-    """Accuracy after a session, from 0 to 1: on all test images, and on those of old and of new classes where there are some."""
+    """Accuracy after a session, from 0 to 1: on all test images, and on those of old and of new classes where there are some.
+
+    `accuracy_before` is what the model had before the session on the test images of the classes known then.
+    """
 
     n: int
     accuracy: float
     old_accuracy: float | None
     new_accuracy: float | None
+    accuracy_before: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,15 @@ class SessionReport:
     test: SessionTest | None = None
 
 
+def first_session_note(report: SessionReport) -> str | None:
+    """What whoever began with little should know."""
+    if report.session == 1 and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
+        return (
+            "a first session of few classes or images settles λ and the blocks poorly, for good: better begin with more of both"
+        )
+    return None
+
+
 def accuracy(labels: Sequence[Label], predicted: Sequence[Label]) -> float:
     """Share of labels that were predicted.
 
@@ -167,17 +180,30 @@ def evaluate_labels(
     )
 
 
-def session_test(labels: Sequence[Label], predicted: Sequence[Label], new: set[Label]) -> SessionTest:
+def session_test(
+    labels: Sequence[Label], predicted: Sequence[Label], new: set[Label], before: Sequence[Label] | None = None
+) -> SessionTest:
     """Accuracy on all test images, and on those of old and of new classes.
+
+    Parameters
+    ----------
+    labels, predicted : sequences of labels
+    new : set of labels
+        Classes that the session brought.
+    before : sequence of labels, optional
+        What the model predicted before it.
 
     Examples
     --------
-    >>> session_test(["cat", "dog"], ["cat", "cat"], new={"dog"})
-    SessionTest(n=2, accuracy=0.5, old_accuracy=1.0, new_accuracy=0.0)
+    >>> session_test(["cat", "dog"], ["cat", "cat"], new={"dog"}, before=["cat", "cat"])
+    SessionTest(n=2, accuracy=0.5, old_accuracy=1.0, new_accuracy=0.0, accuracy_before=1.0)
     """
 
-    def share(of_new: bool) -> float | None:
+    def share(guesses: Sequence[Label] | None, of_new: bool) -> float | None:
         chosen = [place for place, label in enumerate(labels) if (label in new) == of_new]
-        return accuracy([labels[place] for place in chosen], [predicted[place] for place in chosen]) if chosen else None
+        if guesses is None or not chosen:
+            return None
+        return accuracy([labels[place] for place in chosen], [guesses[place] for place in chosen])
 
-    return SessionTest(len(labels), accuracy(labels, predicted), share(False), share(True))
+    old, recent = share(predicted, False), share(predicted, True)
+    return SessionTest(len(labels), accuracy(labels, predicted), old, recent, share(before, False))

@@ -256,6 +256,28 @@ def test_renaming_there_and_back_changes_nothing(fitted, stream):
     np.testing.assert_array_equal(fitted.decision_function(stream[0]), before)
 
 
+@pytest.mark.parametrize(("old", "new"), [("class 1", "class 3"), ("class 3", "class 0")])
+def test_classes_put_together_are_as_if_learned_under_one_label(fitted, stream, old, new):
+    X, y = stream
+    more, labels = make_stream(n=40, n_classes=6, seed=3)
+    joined, joined_labels = (np.array([new if label == old else label for label in given.tolist()]) for given in (y, labels))
+    always = copy.deepcopy(fitted)
+    always.statistics_ = type(always.statistics_)(always.statistics_.n_features)
+    always.classes_ = np.empty(0, dtype="U7")
+    always.partial_fit(X, joined)
+    assert fitted.rename_class(old, new, merge=True).classes_.tolist() == always.classes_.tolist()
+    assert reference.error(fitted.decision_function(X), always.decision_function(X)) < 1e-8
+    for model in (fitted, always):
+        model.partial_fit(more, joined_labels).forget(X[:20], joined[:20])
+    assert fitted.statistics_.class_counts.tolist() == always.statistics_.class_counts.tolist()
+    assert reference.error(fitted.decision_function(X), always.decision_function(X)) < 1e-7
+
+
+def test_merging_a_class_with_a_new_name_is_renaming_it(fitted, stream):
+    before = copy.deepcopy(fitted).rename_class("class 1", "z").decision_function(stream[0])
+    np.testing.assert_array_equal(fitted.rename_class("class 1", "z", merge=True).decision_function(stream[0]), before)
+
+
 def test_numbers_are_renamed_as_numbers(stream):
     X, y = stream
     model = IncrementalLSSVC(n_components=20, ridge=1.0).fit(X, [int(label[-1]) for label in y])

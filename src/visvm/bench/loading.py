@@ -251,7 +251,7 @@ def _read_folders(name: str, folder: Path) -> ImageData:
 
 def _numbered(labelled: Labelled, classes: list[str]) -> LabelledImages:
     places = {label: place for place, label in enumerate(classes)}
-    return LabelledImages(labelled.paths, np.array([places[str(label)] for label in labelled.labels], dtype=np.intp))
+    return LabelledImages(labelled.sources, np.array([places[str(label)] for label in labelled.labels], dtype=np.intp))
 
 
 def _only(data: ImageData, n_classes: int) -> ImageData:

@@ -173,7 +173,7 @@ def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, fl
     return start + first * (end - start) / scaled, start + (first + size) * (end - start) / scaled
 
 
-def decode(data: bytes, transform: Transform) -> NDArray[np.float32]:
+def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
     """From the content of an image file to normalised pixels, (3, size, size).
 
     Of an animation the first frame counts, EXIF orientation is applied, transparency shows white. Grey integers of more than
@@ -181,7 +181,7 @@ def decode(data: bytes, transform: Transform) -> NDArray[np.float32]:
     all; values outside of that are stretched, the lowest to black and the highest to white.
 
     A file that is empty, damaged, cut short or too large raises ``ImageError``; the message leaves the naming of the file to
-    the caller. Too large is a JPEG above ``MAX_PIXELS``; the other formats, which cannot be decoded at a reduced size, also
+    the caller. Too large is a JPEG above `max_pixels`; the other formats, which cannot be decoded at a reduced size, also
     keep to ``PIL.Image.MAX_IMAGE_PIXELS``, 89 megapixels unless the program around has set it.
 
     Examples
@@ -197,7 +197,7 @@ def decode(data: bytes, transform: Transform) -> NDArray[np.float32]:
     """
     try:
         with _open(data) as image:
-            box = _load(image, transform)
+            box = _load(image, transform, max_pixels)
             return transform.pixels(*_upright(image, box))
     except ImageError:
         raise
@@ -254,9 +254,8 @@ def _plugin_reader(kind: str, module: str, package: str, name: str) -> Reader:
         raise ImageError(f"{kind} needs the plug-in {package}: pip install {package}") from error
 
 
-def _load(image: ImageFile.ImageFile, transform: Transform) -> Box:
+def _load(image: ImageFile.ImageFile, transform: Transform, limit: int) -> Box:
     """Decode the pixels, a JPEG at a reduced size where that loses nothing; return the part that is the picture."""
-    limit = MAX_PIXELS
     if not isinstance(image, JpegImagePlugin.JpegImageFile):  # decoded in full, whatever memory that takes
         limit = min(limit, Image.MAX_IMAGE_PIXELS or limit)
     if image.width * image.height > limit:

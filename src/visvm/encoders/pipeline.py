@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,15 @@ BATCH_SIZE = 8
 _WORKERS = 2
 _AHEAD = 8 * BATCH_SIZE  # images read before their turn: what bounds the memory of a folder of any size
 
-Source = Path | bytes
+
+class Readable(Protocol):
+    """What gives the content of an image file, as a Path does; as text, it is what messages call the image."""
+
+    def read_bytes(self) -> bytes:
+        """The content."""
+
+
+Source = Readable | bytes
 """An image file, or the content of one."""
 
 Progress = Callable[[int, int], None]
@@ -75,7 +84,7 @@ def encode_stream(
 
     Parameters
     ----------
-    images : sequence of Path or bytes
+    images : sequence of Source
     encoder : Encoder
     transform : Transform
     cache : FeatureCache, optional
@@ -131,7 +140,7 @@ def encode_files(
 
 def _read(source: Source, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> _Image:
     """Read an image and look its features up; decode it where they are not known."""
-    image = _Image(Path("an image in memory") if isinstance(source, bytes) else source)
+    image = _Image(Path("an image in memory") if isinstance(source, bytes) else Path(str(source)))
     try:
         content = content_of(source)
     except OSError as error:

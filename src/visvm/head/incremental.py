@@ -155,13 +155,15 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         draft._solve()
         return self._commit(draft)
 
-    def rename_class(self, old: Any, new: Any) -> Self:
+    def rename_class(self, old: Any, new: Any, *, merge: bool = False) -> Self:
         """Give a class another name; what it has learned stays.
 
         Parameters
         ----------
         old, new : str or int
-            A class that is known, and a name of the same kind that is not.
+            A class that is known, and a name of the same kind.
+        merge : bool, default=False
+            If the new name is a class already, make both one, as if their samples had been learned under one label.
 
         Returns
         -------
@@ -172,15 +174,18 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         if old not in names:
             known = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
             raise InputError(f"the class to rename must be known; {old!r} is not: the model knows {known}")
-        if new in names:
-            raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another")
+        if new in names and not merge:
+            raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another, or merge both")
         renamed = check_labels([new if name == old else name for name in names], len(names), type(self).__name__)
         check_one_kind(self.classes_, renamed)
         draft, order = copy.copy(self), np.argsort(renamed, kind="stable")
         if hasattr(self, "statistics_"):
             draft.statistics_ = self.statistics_.copy()
             draft.statistics_.rename(renamed)
-        draft.classes_, draft.coefficients_ = renamed[order], self.coefficients_[:, order]
+        if new in names and new != old:
+            draft._solve()
+        else:
+            draft.classes_, draft.coefficients_ = renamed[order], self.coefficients_[:, order]
         return self._commit(draft)
 
     def decision_function(self, X: ArrayLike) -> Array:

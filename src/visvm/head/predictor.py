@@ -33,17 +33,28 @@ class Predictor:
     kernel_map : KernelMap
     coefficients : array of shape (D + 1, C)
     classes : array of shape (C,)
+    hidden : str or int, optional
+        A class that is never predicted, and not among `classes` afterwards.
     """
 
-    def __init__(self, mixer: ResidualMixer, kernel_map: KernelMap, coefficients: Array, classes: NDArray[np.generic]) -> None:
+    def __init__(
+        self,
+        mixer: ResidualMixer,
+        kernel_map: KernelMap,
+        coefficients: Array,
+        classes: NDArray[np.generic],
+        hidden: str | int | None = None,
+    ) -> None:
         self.mixer = mixer
         self.kernel_map = kernel_map
         self.coefficients = coefficients
-        self.classes = classes
+        self._shown = np.array([label != hidden for label in classes.tolist()], dtype=bool)
+        self.classes = classes[self._shown]
 
     def scores(self, features: Features) -> Array:
         """Scores, (n, C), of layer features, (n, sum of layer_dims)."""
-        return scores_of(features, lambda rows: self.kernel_map.lift(self.mixer.fuse(rows)), self.coefficients)
+        scores = scores_of(features, lambda rows: self.kernel_map.lift(self.mixer.fuse(rows)), self.coefficients)
+        return scores[:, self._shown]
 
     def predict(self, features: Features) -> NDArray[np.generic]:
         """Labels, (n,), of layer features, (n, sum of layer_dims)."""

@@ -84,8 +84,8 @@ class DenseScatter:
             raise NeverLearnedError(_NEVER_LEARNED) from None
 
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
-        """Move the class columns to `places` (-1: drop) among `n_classes`; new columns are zero."""
-        self.cross = _reordered(self.cross, n_classes, places)
+        """Move the class columns to `places` among `n_classes`, as ``reordered`` does."""
+        self.cross = reordered(self.cross, n_classes, places)
 
     def trace(self) -> float:
         """Sum of the eigenvalues."""
@@ -96,9 +96,21 @@ class DenseScatter:
         return mirrored(self.matrix)
 
 
-def _reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array:
+def reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array:
+    """Columns moved to `places` (-1: drop) among `n_classes`; those that meet in one place are added up, new ones are zero.
+
+    Examples
+    --------
+    >>> reordered(np.array([[1.0, 2.0, 4.0]]), 3, np.array([2, 0, 2])).tolist()
+    [[2.0, 0.0, 5.0]]
+    """
     wider = np.zeros((len(columns), n_classes))
-    wider[:, places[places >= 0]] = columns[:, places >= 0]
+    first = np.zeros(len(places), dtype=bool)
+    first[np.unique(places, return_index=True)[1]] = True
+    moved = first & (places >= 0)
+    wider[:, places[moved]] = columns[:, moved]
+    for column in np.flatnonzero(~first & (places >= 0)):
+        wider[:, places[column]] += columns[:, column]
     return wider
 
 
@@ -189,7 +201,7 @@ class ThinScatter:
 
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
         """Move the class columns to `places` (-1: drop) among `n_classes`; new columns are zero."""
-        self.targets = _reordered(self.targets, n_classes, places)
+        self.targets = reordered(self.targets, n_classes, places)
 
     def factored(self, shift: float) -> GrowingCholesky:
         """Cholesky factor of FFᵀ + shift·I; only the rows that are new since the last call with this shift cost anything."""

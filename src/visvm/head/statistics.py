@@ -20,7 +20,7 @@ from scipy.linalg import blas
 
 from visvm.errors import NeverLearnedError
 from visvm.head.products import product
-from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter
+from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter, reordered
 
 Array = NDArray[np.float64]
 
@@ -214,10 +214,10 @@ class Statistics:
             self.scatter = ThinScatter(self.n_features)
 
     def rename(self, classes: NDArray[np.generic]) -> None:
-        """Give the classes other names, one each, and sort the columns by them."""
-        order = np.argsort(classes, kind="stable")
-        self.classes, self.class_sums = classes[order], self.class_sums[:, order]
-        self.scatter.reorder(len(order), np.argsort(order))
+        """Give the classes other names, and sort the columns by them; classes that get one name become one."""
+        self.classes, places = np.unique(classes, return_inverse=True)
+        self.class_sums = reordered(self.class_sums, len(self.classes), places)
+        self.scatter.reorder(len(self.classes), places)
 
     def _set_classes(self, classes: NDArray[np.generic]) -> None:
         """Give the columns to these classes, sorted: new ones empty, those no longer named dropped."""
@@ -227,10 +227,8 @@ class Statistics:
         if len(self.classes):
             found = np.isin(self.classes, classes)
             places[found] = np.searchsorted(classes, self.classes[found])
-        sums = np.zeros((self.n_features + 1, len(classes)))
-        sums[:, places[places >= 0]] = self.class_sums[:, places >= 0]
         self.scatter.reorder(len(classes), places)
-        self.classes, self.class_sums = classes, sums
+        self.classes, self.class_sums = classes, reordered(self.class_sums, len(classes), places)
 
     def _one_hot(self, labels: NDArray[np.generic]) -> Array:
         one_hot = np.zeros((len(labels), len(self.classes)))
