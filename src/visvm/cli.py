@@ -6,6 +6,8 @@ command that needs it, so that help and mistakes are answered at once.
 
 import glob
 import io
+import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -53,6 +55,16 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Encode every image an
 SkipUnreadable = Annotated[
     bool, typer.Option("--skip-unreadable", help="Leave out files that are no images, instead of stopping.")
 ]
+NewEncoder = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a new model: a name of 'visvm weights list', an .onnx file, a transformers folder.", show_default="dinov2-s14"
+    ),
+]
+NewTransform = Annotated[str | None, typer.Option(help="Of a new model: crop or squash.", show_default="crop")]
+NewComponents = Annotated[int | None, typer.Option(help="Of a new model: width of the random kernel map.", show_default="15000")]
+NewRidge = Annotated[float | None, typer.Option(help="Of a new model: λ; chosen from the first session if not given.")]
+NewSeed = Annotated[int | None, typer.Option(help="Of a new model: decides the random map.", show_default="0")]
 Where = Annotated[str | None, typer.Option("--encoder", help="Where the model's encoder is on this machine, if it has no name.")]
 
 
@@ -75,19 +87,11 @@ def _options(
 def learn(
     model: Model,
     folder: Folder,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a new model: a name of 'visvm weights list', an .onnx file, a transformers folder.",
-            show_default="dinov2-s14",
-        ),
-    ] = None,
-    transform: Annotated[str | None, typer.Option(help="Of a new model: crop or squash.", show_default="crop")] = None,
-    components: Annotated[
-        int | None, typer.Option(help="Of a new model: width of the random kernel map.", show_default="15000")
-    ] = None,
-    ridge: Annotated[float | None, typer.Option(help="Of a new model: λ; chosen from the first session if not given.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of a new model: decides the random map.", show_default="0")] = None,
+    encoder: NewEncoder = None,
+    transform: NewTransform = None,
+    components: NewComponents = None,
+    ridge: NewRidge = None,
+    seed: NewSeed = None,
     test: Annotated[Path | None, typer.Option(help="A folder like FOLDER to test with after the session.")] = None,
     skip_unreadable: SkipUnreadable = False,
     no_cache: NoCache = False,
@@ -99,9 +103,7 @@ def learn(
     from visvm.reporting import show_report
     from visvm.terminal import print_json, progress_bars
 
-    given = {"encoder": encoder, "transform": transform, "n_components": components, "ridge": ridge, "random_state": seed}
-    options = {name: value for name, value in given.items() if value is not None}
-
+    options = _given(encoder, transform, components, ridge, seed)
     with model_file.locked(model, lambda: _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
         report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, progress=progress)
@@ -112,6 +114,14 @@ def learn(
         print_json(report)
     elif not quiet:
         show_report(model, report)
+
+
+def _given(
+    encoder: str | None, transform: str | None, components: int | None, ridge: float | None, seed: int | None
+) -> dict[str, Any]:
+    """Options of a new model that were given, under the names that ``ImageClassifier`` has for them."""
+    named = {"encoder": encoder, "transform": transform, "n_components": components, "ridge": ridge, "random_state": seed}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _tell_waiting(model: Path, quiet: bool = False) -> None:
@@ -285,7 +295,10 @@ def forget(
     no_cache: NoCache = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take images out again, as if they had never been learned. They must be the very images that were learned."""
+    """Take images out again, as if they had never been learned. They must be the very images that were learned.
+
+    Where they are not at hand any more, 'visvm forget-class' makes the model never answer with a class again.
+    """
     from visvm.terminal import out, progress_bars
 
     with _changed(model, encoder=encoder, cache=not no_cache) as classifier, progress_bars(quiet) as progress:
@@ -299,21 +312,34 @@ def rename_class(
     model: Model,
     old: Annotated[str, typer.Argument(help="A class the model knows.", metavar="OLD", show_default=False)],
     new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+    merge: Annotated[bool, typer.Option("--merge", help="If NEW is a class already, make both one.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Give a class another name."""
+    """Give a class another name, or put two classes together."""
+    from visvm.labelled import as_known
     from visvm.terminal import out
 
     with _changed(model) as classifier:
-        numbers = bool(classifier.classes_) and isinstance(classifier.classes_[0], int)
-        try:
-            classifier.rename_class(*((int(old), int(new)) if numbers else (old, new)))
-        except ValueError as error:
-            if isinstance(error, VisvmError):
-                raise
-            raise InputError(f"the classes of {model} are numbers; got {old!r} and {new!r}: give numbers") from error
+        before, after = as_known(classifier.classes_, [old, new])
+        classifier.rename_class(before, after, merge=merge)
     if not quiet:
         out().print(f"{old} is now called {new}", markup=False)
+
+
+@app.command("forget-class")
+def forget_class(
+    model: Model,
+    label: Annotated[str, typer.Argument(help="A class the model knows.", metavar="LABEL", show_default=False)],
+    quiet: Quiet = False,
+) -> None:
+    """Never answer with a class again; its images need not be there. The other classes' scores stay as they are."""
+    from visvm.labelled import as_known
+    from visvm.terminal import out
+
+    with _changed(model) as classifier:
+        classifier.forget_class(*as_known(classifier.classes_, [label]))
+    if not quiet:
+        out().print(f"forgot {label}; {model} knows {len(classifier.classes_)} classes", markup=False)
 
 
 @app.command()
@@ -351,6 +377,54 @@ def _changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
 def _require_new(output: Path, force: bool) -> None:
     if output.exists() and not force:
         raise ModelFileError(f"{output} must be a new file; it exists: choose another name, or --force to replace it")
+
+
+@app.command()
+def serve(
+    model: Model,
+    host: Annotated[str, typer.Option(help="Address to serve on; any but this machine's own needs VISVM_TOKEN.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")] = 8000,
+    encoder: NewEncoder = None,
+    transform: NewTransform = None,
+    components: NewComponents = None,
+    ridge: NewRidge = None,
+    seed: NewSeed = None,
+    max_upload: Annotated[int, typer.Option(min=1, help="Megabytes that one request may have.")] = 1024,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every request: its route, sizes and time.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Teach and ask in the browser, or over HTTP. Creates MODEL if it is new.
+
+    VISVM_TOKEN is the token that allows changes, VISVM_READ_TOKEN one that only allows questions.
+    """
+    try:
+        from visvm.service.gate import Tokens
+        from visvm.service.limits import Limits
+        from visvm.service.server import require_token
+        from visvm.service.server import serve as serve_model
+    except ModuleNotFoundError as error:
+        raise InputError(f"the service needs {error.name}, which is not installed: pip install 'visvm[serve]'") from error
+    from visvm import model_file
+    from visvm.terminal import out, progress_bars
+
+    tokens = Tokens(os.environ.get("VISVM_TOKEN"), os.environ.get("VISVM_READ_TOKEN"))
+    require_token(host, tokens)
+    if verbose:
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+        logging.getLogger("visvm.service").setLevel(logging.INFO)
+    with progress_bars(quiet) as progress:
+        with model_file.locked(model, lambda: _tell_waiting(model, quiet)):  # also sees whether it could be written
+            classifier = _open_for_learning(model, _given(encoder, transform, components, ridge, seed), cache=False)
+        classifier.load_encoder(progress)
+
+    def started(address: str) -> None:
+        if not quiet:
+            known = f"{len(classifier.classes_)} classes" if classifier.classes_ else "nothing yet"
+            out().print(f"{model.name} knows {known}. Teach and ask it at {address}  (stop with Ctrl+C)", markup=False)
+
+    serve_model(
+        model, classifier, host=host, port=port, tokens=tokens, limits=Limits(upload_bytes=max_upload << 20), started=started
+    )
 
 
 @app.command()

@@ -1,0 +1,344 @@
+"""The endpoints."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import ExitStack
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from visvm import __version__
+from visvm.errors import InputError
+from visvm.image_classifier import ImageClassifier, Progress
+from visvm.labelled import Label
+from visvm.results import first_session_note
+from visvm.service import schemas
+from visvm.service.core import Service
+from visvm.service.gate import LOOPBACK, Gate, Tokens, problem_response
+from visvm.service.jobs import Job
+from visvm.service.problems import MEDIA_TYPE, BusyError, RefusedError, problem
+from visvm.service.uploads import check_text, read_form
+
+_EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
+_HEARTBEAT = 150  # looks, after which a follower is told that we are still there
+_CHUNK = 1 << 20
+
+_IMAGES = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}, "description": "Image files."}
+_LABELS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "string", "examples": ["robin"]},
+    "description": "One for every image in the same order, or one for all.",
+}
+
+
+def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK) -> FastAPI:
+    """The ASGI application.
+
+    Parameters
+    ----------
+    service : Service
+    tokens : Tokens
+    hosts : iterable of str
+        As in ``Gate``.
+    """
+    app = FastAPI(
+        title="visvm",
+        version=__version__,
+        summary="Learn to recognise images class by class, and never forget.",
+        docs_url=None,  # its page would be fetched from elsewhere
+        redoc_url=None,
+        responses={"4XX": _problem_schema("Refused, and nothing was changed."), "5XX": _problem_schema("Not now.")},
+    )
+    app.add_middleware(
+        Gate,
+        tokens=tokens,
+        hosts=hosts,
+        limits=service.limits,
+        requests=service.metrics.requests,
+        seconds=service.metrics.seconds,
+    )
+    app.add_exception_handler(HTTPException, _http_problem)
+    app.add_exception_handler(RequestValidationError, _validation_problem)
+    for add in (_add_state, _add_predict, _add_changes, _add_jobs):
+        add(app, service)
+    app.mount("/", StaticFiles(directory=str(files("visvm.service") / "page"), html=True))
+    return app
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    """How the service and the model are."""
+
+    @app.get("/api/health", tags=["service"])
+    async def health() -> schemas.Status:
+        """Whether the process runs."""
+        return schemas.Status(status="ok")
+
+    @app.get("/api/ready", tags=["service"])
+    async def ready() -> schemas.Status:
+        """Whether requests will be answered; 503 if not."""
+        if not service.ready:
+            raise BusyError("the service must be ready; it is stopping: try another, or later", 5)
+        return schemas.Status(status="ready")
+
+    @app.get("/metrics", tags=["service"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Counts and times for Prometheus."""
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/api/model", tags=["model"], responses={304: {"description": "As it was when you last asked."}})
+    async def model(request: Request, response: Response) -> schemas.ModelInfo:
+        """What the model knows: its classes and how many images of each it has learned."""
+        told = schemas.describe_model(service.store, service.limits, request.scope["visvm.write"], __version__)
+        tag = f'"{service.boot}-{told.revision}-{int(told.can_write)}"'
+        if request.headers.get("if-none-match") == tag:
+            raise _Unchanged(tag)
+        response.headers["ETag"] = tag
+        return told
+
+    @app.get("/api/history", tags=["model"])
+    async def history() -> schemas.History:
+        """What was learned when, and the accuracy after it."""
+        return schemas.History.model_validate({"sessions": service.store.current.classifier.history_})
+
+    @app.get(
+        "/api/model/file",
+        tags=["model"],
+        response_class=StreamingResponse,
+        responses={200: {"content": {"application/octet-stream": {}}}},
+    )
+    async def model_file() -> StreamingResponse:
+        """The model file, to be used with the command line or another service."""
+        try:
+            file = service.store.path.open("rb")  # which stays this state of the model, whatever is written meanwhile
+        except FileNotFoundError:
+            raise RefusedError(409, "there must be something to download; this model knows nothing yet: teach it first") from None
+        file.seek(0, 2)
+        headers = {"Content-Length": str(file.tell()), "Content-Disposition": 'attachment; filename="model.visvm"'}
+        file.seek(0)
+        return StreamingResponse(_chunks(file), media_type="application/octet-stream", headers=headers)
+
+
+def _add_predict(app: FastAPI, service: Service) -> None:
+    """What images show."""
+
+    @app.post("/api/predict", tags=["model"], openapi_extra=_form({"images": _IMAGES}, ["images"]))
+    async def predict(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> schemas.Predictions:
+        """Say what images show: the likeliest classes of each with their probabilities."""
+        form = await read_form(request, service.limits, ["images"])
+        with form.held:
+            snapshot, made = await service.predict(form, top)
+        return schemas.describe_predictions(snapshot.revision, made)
+
+    @app.post(
+        "/api/evaluate",
+        tags=["model"],
+        status_code=202,
+        openapi_extra=_form({"images": _IMAGES, "labels": _LABELS}, ["images", "labels"]),
+    )
+    async def evaluate(request: Request, response: Response) -> schemas.JobInfo:
+        """Measure accuracy on images with labels, overall and by class. Images of classes not known are left out, and named."""
+        form = await read_form(request, service.limits, ["images"], ["labels"])
+        with form.held as held:
+            labels = await service.labelled(form)
+
+            def work(progress: Progress) -> dict[str, Any]:
+                found = service.store.current.classifier.evaluate(form.images["images"], labels, progress=progress)
+                per_class = [{"label": label, "n": each.n, "accuracy": each.accuracy} for label, each in found.per_class.items()]
+                confusions = [{"label": p.label, "predicted": p.predicted, "n": p.n} for p in found.confusions[:100]]
+                return {
+                    "n": found.n,
+                    "accuracy": found.accuracy,
+                    "per_class": per_class,
+                    "confusions": confusions,
+                    "never_learned": list(found.never_learned),
+                }
+
+            return _accepted(service, service.jobs.submit("evaluate", work, held.pop_all()), response)
+
+
+def _add_changes(app: FastAPI, service: Service) -> None:
+    """What changes the model."""
+
+    @app.post(
+        "/api/learn",
+        tags=["changes"],
+        status_code=202,
+        openapi_extra=_form(
+            {"images": _IMAGES, "labels": _LABELS, "test_images": _IMAGES, "test_labels": _LABELS}, ["images", "labels"]
+        ),
+    )
+    async def learn(request: Request, response: Response) -> schemas.JobInfo:
+        """Learn one session: new classes, more images of known ones, or both.
+
+        Test images are not learned: they tell how accurate the model was before the session, and is after it.
+        """
+        form = await read_form(request, service.limits, ["images", "test_images"], ["labels", "test_labels"])
+        with form.held as held:
+            labels, tests = await service.labelled(form), None
+            if form.images["test_images"] or form.texts["test_labels"]:
+                tests = form.images["test_images"], await service.labelled(form, "test_images", "test_labels")
+
+            def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+                report = classifier.learn(form.images["images"], labels, test=tests, progress=progress)
+                note = first_session_note(report)
+                told = {**classifier.history_[-1], "notes": [] if note is None else [note]}
+                return schemas.SessionInfo.model_validate(told).model_dump()
+
+            return _accepted(service, service.change("learn", work, held.pop_all()), response)
+
+    @app.post(
+        "/api/forget",
+        tags=["changes"],
+        status_code=202,
+        openapi_extra=_form({"images": _IMAGES, "labels": _LABELS}, ["images", "labels"]),
+    )
+    async def forget(request: Request, response: Response) -> schemas.JobInfo:
+        """Take images out again, as if they had never been learned. They must be the very images that were learned."""
+        form = await read_form(request, service.limits, ["images"], ["labels"])
+        with form.held as held:
+            labels = await service.labelled(form)
+
+            def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+                return {"n_images": classifier.forget(form.images["images"], labels, progress=progress)}
+
+            return _accepted(service, service.change("forget", work, held.pop_all()), response)
+
+    @app.post("/api/classes/rename", tags=["changes"], status_code=202)
+    async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:
+        """Give a class another name, or put two classes together."""
+        old, new = _labels(service, {"the class to rename": renaming.old, "the new name": renaming.new})
+        known = service.store.current.classifier.classes_
+        if old not in known:
+            raise InputError(f"the class to rename must be known; {old!r} is not: ask for the model's classes")
+        if new in known and not renaming.merge:
+            raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another, or merge both")
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            progress("renaming", 0, 1)
+            classifier.rename_class(old, new, merge=renaming.merge)
+            return {}
+
+        return _accepted(service, service.change("rename-class", work, ExitStack()), response)
+
+    @app.post("/api/classes/forget", tags=["changes"], status_code=202)
+    async def forget_class(forgetting: schemas.ForgettingClass, response: Response) -> schemas.JobInfo:
+        """Never answer with a class again; its images are not needed. The other classes' scores stay as they are."""
+        (label,) = _labels(service, {"the class to forget": forgetting.label})
+        if label not in service.store.current.classifier.classes_:
+            raise InputError(f"a class to forget must be known; {label!r} is not: ask for the model's classes")
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            progress("forgetting", 0, 1)
+            classifier.forget_class(label)
+            return {}
+
+        return _accepted(service, service.change("forget-class", work, ExitStack()), response)
+
+
+def _add_jobs(app: FastAPI, service: Service) -> None:
+    """How far a job is."""
+
+    def find(identifier: str) -> Job:
+        job = service.jobs.get(identifier)
+        if job is None:
+            raise RefusedError(
+                404, "a job must be one of this service's, since its last start; this one is not: ask for it again"
+            )
+        return job
+
+    @app.get("/api/jobs/{id}", tags=["jobs"])
+    async def job(id: str) -> schemas.JobInfo:  # noqa: A002 - its name in the address
+        """How far a job is, and once it has ended, how."""
+        return schemas.describe_job(find(id), service.jobs)
+
+    @app.get(
+        "/api/jobs/{id}/events",
+        tags=["jobs"],
+        response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}}},
+    )
+    async def events(id: str) -> StreamingResponse:  # noqa: A002
+        """The same as server-sent events of the type `job`, one for every step, until it has ended."""
+        return StreamingResponse(_events(find(id), service), media_type="text/event-stream")
+
+    @app.post("/api/jobs/{id}/cancel", tags=["jobs"])
+    async def cancel(id: str) -> schemas.JobInfo:  # noqa: A002
+        """End a job. One that is being written to disk already is not ended."""
+        found = find(id)
+        service.jobs.cancel(found)
+        return schemas.describe_job(found, service.jobs)
+
+
+def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo:
+    response.headers["Location"] = f"/api/jobs/{job.id}"
+    return schemas.describe_job(job, service.jobs)
+
+
+async def _events(job: Job, service: Service) -> AsyncIterator[str]:
+    seen, looks = None, 0
+    while True:
+        told = schemas.describe_job(job, service.jobs).model_dump_json()
+        if told != seen:
+            seen, looks = told, 0
+            yield f"event: job\ndata: {told}\n\n"
+        elif looks >= _HEARTBEAT:
+            looks = 0
+            yield ": still there\n\n"
+        if json.loads(told)["state"] in ("done", "failed", "cancelled"):
+            return
+        looks += 1
+        await asyncio.sleep(_EVENT_SECONDS)
+
+
+def _labels(service: Service, texts: dict[str, str]) -> list[Label]:
+    classes = service.store.current.classifier.classes_
+    return [check_text(text, where, classes, service.limits) for where, text in texts.items()]
+
+
+def _chunks(file: Any) -> Iterable[bytes]:
+    with file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def _form(fields: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    """A form as OpenAPI describes it."""
+    schema = {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+def _problem_schema(what: str) -> dict[str, Any]:
+    return {"description": what, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
+
+class _Unchanged(HTTPException):
+    def __init__(self, tag: str) -> None:
+        super().__init__(304, headers={"ETag": tag})
+
+
+async def _http_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 304:
+        return Response(status_code=304, headers=error.headers)
+    detail = (
+        "an address must be one of /openapi.json, asked by one of its methods; this is not"
+        if error.status_code in (404, 405)
+        else str(error.detail)
+    )
+    return problem_response(problem(error.status_code, detail), dict(error.headers or {}))
+
+
+async def _validation_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    wrong = "; ".join(
+        f"{'.'.join(str(part) for part in each['loc'][1:]) or 'the body'}: {each['msg']}" for each in error.errors()
+    )
+    return problem_response(problem(422, f"the request must be as /openapi.json says; it is not ({wrong})", "InputError"))

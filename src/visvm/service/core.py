@@ -1,0 +1,150 @@
+"""What the endpoints share: predictions in batches, changes in turn, and what is counted."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from starlette.concurrency import run_in_threadpool
+
+from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.images import Transform
+from visvm.errors import InputError
+from visvm.image_classifier import ImageClassifier, Progress
+from visvm.labelled import Label
+from visvm.results import Prediction
+from visvm.service.encoding import SharedEncoder
+from visvm.service.jobs import Job, JobQueue, Kind
+from visvm.service.limits import Limits
+from visvm.service.problems import BusyError, RefusedError
+from visvm.service.store import ModelStore, Snapshot
+from visvm.service.uploads import Form, check_images, check_labels, decode_all
+
+_DECODERS = 2
+
+
+class Scored(NamedTuple):
+    """Layer features of an image, (width,), and its scores, (C,), by a state of the model."""
+
+    features: LayerFeatures
+    scores: NDArray[np.float64]
+    snapshot: Snapshot
+
+
+class Service:
+    """What the endpoints share.
+
+    Parameters
+    ----------
+    path : Path
+        Of the model file.
+    classifier : ImageClassifier
+        What is in it, with its encoder.
+    limits : Limits
+    """
+
+    def __init__(self, path: Path, classifier: ImageClassifier, limits: Limits) -> None:
+        self.limits = limits
+        _ = classifier.head_  # what takes long to import is there before the first session
+        self.encoder = SharedEncoder(classifier.load_encoder(), self._score)
+        self.transform = Transform(classifier.transform, self.encoder.preprocessing)
+        self.store = ModelStore(path, classifier.with_encoder(self.encoder))
+        self.jobs = JobQueue(limits.waiting_jobs, self.store.refresh)
+        self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="visvm-decode")
+        self.waiting_images = 0
+        self.boot = secrets.token_hex(4)
+        self.metrics = _Metrics(self)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests will be answered."""
+        return self.encoder.alive and self.jobs.alive
+
+    def close(self) -> None:
+        """Cancel what waits, and stop all threads."""
+        self.jobs.close()
+        self.encoder.close()
+        self.decoders.shutdown(cancel_futures=True)
+
+    def _score(self, features: LayerFeatures) -> list[Scored]:
+        snapshot = self.store.current
+        scores = snapshot.classifier.scores(features)
+        return [Scored(*each, snapshot) for each in zip(features, scores, strict=True)]
+
+    async def predict(self, form: Form, top: int) -> tuple[Snapshot, list[Prediction]]:
+        """Predictions for the images of a form, all by one state of the model."""
+        uploads, limit = form.images["images"], self.limits.waiting_images
+        if not uploads:
+            raise InputError("there must be at least one image; there is none: give some in the field images")
+        if len(uploads) > limit:
+            raise RefusedError(413, f"at most {limit} images can be predicted at once; got {len(uploads)}: send fewer at a time")
+        if self.waiting_images + len(uploads) > limit:
+            raise BusyError(f"at most {limit} images may wait; as many do: try again in a few seconds", 5)
+        if not self.store.current.classifier.classes_:
+            raise RefusedError(409, "this model knows no class: let it learn some first")
+        self.waiting_images += len(uploads)
+        try:
+            async with asyncio.timeout(self.limits.predict_seconds):
+                pixels = await decode_all(uploads, self.transform, self.limits, self.decoders)
+                scored = await asyncio.gather(*(asyncio.wrap_future(self.encoder.submit(each)) for each in pixels))
+        except TimeoutError as error:
+            raise BusyError(
+                f"a prediction must be made within {self.limits.predict_seconds:g} s; there is too much to do", 10
+            ) from error
+        finally:
+            self.waiting_images -= len(uploads)
+        self.metrics.predicted.inc(len(uploads))
+        snapshot, names = scored[-1].snapshot, [str(upload) for upload in uploads]
+        if all(each.snapshot is snapshot for each in scored):
+            scores = np.stack([each.scores for each in scored])
+        else:  # the model has changed between two batches: all images of a request are answered by one state of it
+            scores = await run_in_threadpool(snapshot.classifier.scores, np.stack([each.features for each in scored]))
+        return snapshot, snapshot.classifier.predict_scores(scores, names, top=top)
+
+    async def labelled(self, form: Form, images: str = "images", labels: str = "labels") -> list[Label]:
+        """Labels of the images of a form, all of which can be decoded."""
+        classes = self.store.current.classifier.classes_
+        checked = check_labels(form.texts[labels], len(form.images[images]), classes, self.limits)
+        await check_images(form.images[images], self.transform, self.limits, self.decoders)
+        return checked
+
+    def change(self, kind: Kind, work: Callable[[ImageClassifier, Progress], dict[str, Any]], held: ExitStack) -> Job:
+        """Have the model changed, in its turn."""
+
+        def job(progress: Progress) -> dict[str, Any]:
+            return self.store.change(lambda classifier: work(classifier, progress), progress)
+
+        return self.jobs.submit(kind, job, held)
+
+
+class _Metrics:
+    """What Prometheus is told."""
+
+    def __init__(self, service: Service) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter("visvm_requests", "Requests answered.", ["method", "route", "status"], registry=registry)
+        self.seconds = Histogram(
+            "visvm_request_seconds",
+            "Time to answer.",
+            ["route"],
+            registry=registry,
+            buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+        )
+        self.predicted = Counter("visvm_predicted_images", "Images predicted.", registry=registry)
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "visvm_waiting_images": ("Images that wait for a prediction.", lambda: service.waiting_images),
+            "visvm_waiting_jobs": ("Changes that wait.", lambda: service.jobs.n_waiting),
+            "visvm_classes": ("Classes known.", lambda: len(service.store.current.classifier.classes_)),
+            "visvm_learned_images": ("Images learned.", lambda: sum(service.store.current.classifier.class_counts_)),
+            "visvm_revision": ("Changes since the start.", lambda: service.store.current.revision),
+            "visvm_model_bytes": ("Size of the model file.", lambda: service.store.current.n_bytes),
+        }
+        for name, (what, value) in gauges.items():
+            Gauge(name, what, registry=registry).set_function(value)

@@ -1,0 +1,210 @@
+"""Who may ask, what every answer carries, and what is noted of a request: nothing but its route, sizes and times."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from prometheus_client import Counter, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from visvm.errors import InputError
+from visvm.service.limits import Limits
+from visvm.service.problems import MEDIA_TYPE, Problem, RefusedError, problem_of
+
+log = logging.getLogger("visvm.service")
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LEAST_TOKEN = 16
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_READING_POSTS = ("/api/predict", "/api/evaluate")
+_OPEN = ("/api/health", "/api/ready")
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+        "manifest-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Who holds `write` may change the model, who holds `read` may ask it; without any, everybody may do both."""
+
+    write: str | None = None
+    read: str | None = None
+
+    def __post_init__(self) -> None:
+        for token in (self.write, self.read):
+            if token is not None and (
+                len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token
+            ):
+                raise InputError(
+                    f"a token must be at least {_LEAST_TOKEN} ASCII characters without spaces; one of {len(token)} was given: "
+                    "choose a longer, random one"
+                )
+        if self.write is not None and self.write == self.read:
+            raise InputError("the two tokens must differ; they are the same: choose another for reading")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a token is needed at all."""
+        return self.write is not None or self.read is not None
+
+    def rights(self, header: str) -> tuple[bool, bool]:
+        """Whether the holder of what an Authorization header says may read, and write."""
+        if not self.wanted:
+            return True, True
+        scheme, _, given = header.partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        matches = [hmac.compare_digest((token or "").encode(), given.encode()) for token in (self.write, self.read)]
+        write, read = (match and token is not None for match, token in zip(matches, (self.write, self.read), strict=True))
+        return write or read, write
+
+
+class Gate:
+    """ASGI middleware around the whole application.
+
+    Parameters
+    ----------
+    app : ASGI application
+    tokens : Tokens
+    hosts : iterable of str
+        Names under which the service may be called while it asks for no token, lest a foreign page that has given its own
+        name our address (DNS rebinding) be taken for ours.
+    limits : Limits
+    requests, seconds : Prometheus metrics
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, tokens: Tokens, hosts: Iterable[str], limits: Limits, requests: Counter, seconds: Histogram
+    ) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._hosts = frozenset(hosts)
+        self._limits = limits
+        self._requests = requests
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, answer = time.perf_counter(), _Answer(send)
+        body = _Body(receive, self._limits)
+        try:
+            self._admit(scope)
+            body.expect(Headers(scope=scope).get("content-length"))
+            await self._app(scope, body, answer)
+        except Exception as error:  # noqa: BLE001 - the outermost frame of a request
+            told = problem_of(error)
+            if answer.status is None:
+                extra = error.headers if isinstance(error, RefusedError) else {}
+                await problem_response(told, extra)(scope, receive, answer)
+        self._note(scope, body.n_bytes, answer, time.perf_counter() - began)
+
+    def _admit(self, scope: Scope) -> None:
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        host = headers.get("host", "")
+        if not self._tokens.wanted and (_hostname(host) or "") not in self._hosts:
+            raise RefusedError(403, f"the service answers to {', '.join(sorted(self._hosts))}; it was called by another name")
+        if method not in _SAFE:
+            origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+            if (origin is not None and urlsplit(origin).netloc != host) or site not in ("same-origin", "none"):
+                raise RefusedError(
+                    403, "a change must be asked for by the service's own page, or by a program; another page asked"
+                )
+        read, write = self._tokens.rights(headers.get("authorization", ""))
+        scope["visvm.write"] = write
+        if not path.startswith(("/api/", "/metrics", "/openapi.json")) or path in _OPEN:
+            return
+        if not read:
+            raise RefusedError(401, "a token must be given; none, or a wrong one, was: send it as a bearer token", _ASK)
+        if not write and method not in _SAFE and path not in _READING_POSTS:
+            raise RefusedError(403, "a change needs the token for writing; that for reading was given")
+
+    def _note(self, scope: Scope, n_bytes: int, answer: "_Answer", seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        method = scope["method"] if scope["method"] in (*_SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
+        self._requests.labels(method, route, str(answer.status)).inc()
+        self._seconds.labels(route).observe(seconds)
+        log.info("%s %s %s, %d bytes in, %d out, %.3f s", method, route, answer.status, n_bytes, answer.n_bytes, seconds)
+
+
+_ASK = {"WWW-Authenticate": "Bearer"}
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def problem_response(told: Problem, headers: dict[str, str] | None = None) -> Response:
+    """A problem as an answer."""
+    return Response(told.model_dump_json(), told.status, headers, MEDIA_TYPE)
+
+
+class _Answer:
+    """Passes an answer on with our headers, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+        self.n_bytes = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-store")
+        self.n_bytes += len(message.get("body", b""))
+        await self._send(message)
+
+
+class _Body:
+    """Passes a body on while it is within limits of size and time."""
+
+    def __init__(self, receive: Receive, limits: Limits) -> None:
+        self._receive = receive
+        self._limits = limits
+        self._complete = False
+        self.n_bytes = 0
+
+    def expect(self, length: str | None) -> None:
+        """Refuse a body that is announced as too large."""
+        if length is not None and length.isdigit() and int(length) > self._limits.upload_bytes:
+            raise self._too_large()
+
+    async def __call__(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        try:
+            message = await asyncio.wait_for(self._receive(), self._limits.body_seconds)
+        except TimeoutError as error:
+            raise RefusedError(408, f"a body must come without pauses of {self._limits.body_seconds:g} s; it did not") from error
+        self.n_bytes += len(message.get("body", b""))
+        self._complete = message["type"] != "http.request" or not message.get("more_body", False)
+        if self.n_bytes > self._limits.upload_bytes:
+            raise self._too_large()
+        return message
+
+    def _too_large(self) -> RefusedError:
+        limit = self._limits.upload_bytes
+        return RefusedError(413, f"a request must have at most {limit:,} bytes; this one has more: send fewer images at a time")

@@ -1,0 +1,189 @@
+"""What goes over the wire, with examples."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from visvm.labelled import Label
+from visvm.results import Prediction
+from visvm.service.jobs import Job, JobQueue, Kind, State
+from visvm.service.limits import Limits
+from visvm.service.problems import Problem
+from visvm.service.store import ModelStore
+
+
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+class Status(BaseModel):
+    """How the service is."""
+
+    model_config = _example(status="ok")
+    status: str
+
+
+class ClassCount(BaseModel):
+    """A class and how many images of it were learned."""
+
+    model_config = _example(label="robin", n_images=15)
+    label: Label
+    n_images: int
+
+
+class LimitsInfo(BaseModel):
+    """What a request may ask for."""
+
+    upload_bytes: int
+    files: int
+    pixels: int
+    label_length: int
+
+
+class ModelInfo(BaseModel):
+    """What the model knows."""
+
+    name: str = Field(description="Of the file, without its folder.", examples=["birds.visvm"])
+    revision: int = Field(description="Counts the changes since the service was started.")
+    can_learn: bool = Field(description="False for a model that was exported for predicting.")
+    can_write: bool = Field(description="Whether your token allows changes.")
+    encoder: str = Field(examples=["dinov2-s14"])
+    transform: str
+    n_images: int
+    n_bytes: int = Field(description="Of the file; 0 while there is none.")
+    n_sessions: int
+    classes: list[ClassCount]
+    limits: LimitsInfo
+    version: str = Field(description="Of visvm.")
+
+
+class Answer(BaseModel):
+    """A class and its probability."""
+
+    model_config = _example(label="robin", score=0.93)
+    label: Label
+    score: float
+
+
+class PredictionInfo(BaseModel):
+    """What an image shows."""
+
+    label: Label
+    score: float
+    top: list[Answer]
+
+
+class Predictions(BaseModel):
+    """What images show, in the order in which they were sent, all by one state of the model."""
+
+    model_config = _example(
+        revision=3, predictions=[{"label": "robin", "score": 0.93, "top": [{"label": "robin", "score": 0.93}]}]
+    )
+    revision: int
+    predictions: list[PredictionInfo]
+
+
+class SessionInfo(BaseModel):
+    """What a session did."""
+
+    model_config = ConfigDict(extra="ignore")
+    session: int
+    learned_at: str
+    n_images: int
+    new_classes: list[Label]
+    returning_classes: list[Label]
+    n_classes: int
+    seconds: dict[str, float]
+    test: dict[str, float | int | None] | None = Field(description="Accuracies, from 0 to 1, on the test images.")
+    notes: list[str] = []
+
+
+class History(BaseModel):
+    """All sessions, the first one first."""
+
+    sessions: list[SessionInfo]
+
+
+class Renaming(BaseModel):
+    """A class and its new name."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"old": "robin", "new": "European robin"}]})
+    old: str
+    new: str
+    merge: bool = Field(False, description="If the new name is a class already, make both one.")
+
+
+class ForgettingClass(BaseModel):
+    """A class that is to be forgotten."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "robin"}]})
+    label: str
+
+
+class JobInfo(BaseModel):
+    """Something the service was asked to do, and how far it is."""
+
+    model_config = _example(
+        id="Vb2mMZ0l6yTqYb6mQ1sC5w", kind="learn", state="running", stage="encoding", done=3, total=45, ahead=0, result=None,
+        problem=None,
+    )  # fmt: skip
+    id: str
+    kind: Kind
+    state: State
+    stage: str = Field(description="What is being done.")
+    done: int
+    total: int
+    ahead: int = Field(description="Jobs that come before this one.")
+    result: dict[str, Any] | None = Field(description="Once it is done; what it did is on disk then.")
+    problem: Problem | None = Field(description="Once it has failed; nothing was changed then.")
+
+
+def describe_model(store: ModelStore, limits: Limits, can_write: bool, version: str) -> ModelInfo:
+    """What the model that is served now knows."""
+    snapshot = store.current
+    model = snapshot.classifier
+    counts = zip(model.classes_, model.class_counts_, strict=True)
+    return ModelInfo(
+        name=store.path.name,
+        revision=snapshot.revision,
+        can_learn=model.can_learn,
+        can_write=can_write,
+        encoder=model.encoder_name.replace("\\", "/").rsplit("/", 1)[-1],
+        transform=model.transform,
+        n_images=sum(model.class_counts_),
+        n_bytes=snapshot.n_bytes,
+        n_sessions=len(model.history_),
+        classes=[ClassCount(label=label, n_images=n) for label, n in counts],
+        limits=LimitsInfo(
+            upload_bytes=limits.upload_bytes, files=limits.files, pixels=limits.pixels, label_length=limits.label_length
+        ),
+        version=version,
+    )
+
+
+def describe_job(job: Job, queue: JobQueue) -> JobInfo:
+    """How far a job is."""
+    return JobInfo(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,
+        stage=job.stage,
+        done=job.done,
+        total=job.total,
+        ahead=queue.ahead_of(job),
+        result=job.result,
+        problem=job.problem,
+    )
+
+
+def describe_predictions(revision: int, predictions: list[Prediction]) -> Predictions:
+    """Predictions of one request."""
+    return Predictions(
+        revision=revision,
+        predictions=[
+            PredictionInfo(
+                label=each.label, score=each.score, top=[Answer(label=label, score=score) for label, score in each.top]
+            )
+            for each in predictions
+        ],
+    )

@@ -1,0 +1,90 @@
+"""The whole service, started."""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from visvm.errors import InputError
+from visvm.image_classifier import ImageClassifier
+from visvm.service.app import create_app
+from visvm.service.core import Service
+from visvm.service.gate import LOOPBACK, Tokens
+from visvm.service.limits import Limits
+
+
+def require_token(host: str, tokens: Tokens) -> None:
+    """Refuse to serve other machines without a token for writing."""
+    if not _is_loopback(host) and tokens.write is None:
+        raise InputError(
+            f"serving other machines needs a token; {host} was given without one: set VISVM_TOKEN to a long random word, "
+            "or leave --host out"
+        )
+
+
+def serve(
+    path: Path,
+    classifier: ImageClassifier,
+    *,
+    host: str,
+    port: int,
+    tokens: Tokens,
+    limits: Limits,
+    started: Callable[[str], None],
+) -> None:
+    """Serve a model until the process is told to stop.
+
+    Parameters
+    ----------
+    path : Path
+        Of the model file.
+    classifier : ImageClassifier
+        What is in it.
+    host, port : str, int
+        Port 0 takes one that is free.
+    tokens : Tokens
+    limits : Limits
+    started : callable
+        Told the address, once it can be asked for.
+    """
+    require_token(host, tokens)
+    listener = _listen(host, port)
+    service = Service(path, classifier, limits)
+    try:
+        app = create_app(service, tokens, {*LOOPBACK, host})
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=5,
+            lifespan="off",
+        )
+        shown = f"[{host}]" if ":" in host else host
+        started(f"http://{shown}:{listener.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        service.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server((str(address[0]), port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"{host}, port {port}, must be free to serve on; it is not ({told}): choose another --port, or --host"
+        ) from error
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,72 @@
+"""`visvm serve` as a process of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import httpx
+
+
+class Server:
+    """A running service.
+
+    Attributes
+    ----------
+    address : str
+    """
+
+    def __init__(self, model, encoder, *options, environment=None):
+        command = [sys.executable, "-m", "visvm.cli", "serve", str(model), "--port", "0", "--encoder", str(encoder)]
+        if not model.exists():
+            command += ["--components", "60", "--ridge", "1"]
+        self.process = subprocess.Popen(
+            [*command, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line + self.process.stdout.read()
+        self.address = found[0]
+        self.port = self.address.rsplit(":", 1)[1]
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait(30)
+        self.process.stdout.close()
+
+    def client(self):
+        return httpx.Client(base_url=self.address, timeout=60)
+
+
+@contextmanager
+def running(model, encoder, *options, **more):
+    """A service that is stopped at the end, as Ctrl+C would."""
+    server = Server(model, encoder, *options, **more)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.kill(signal.SIGINT)
+
+
+def teach(client, contents, label):
+    """Send photos of one class to be learned; gives the job."""
+    answer = client.post("/api/learn", files=[("images", ("p.png", each)) for each in contents], data={"labels": [label]})
+    assert answer.status_code == 202, answer.text
+    return answer.json()["id"]
+
+
+def end_of(client, job):
+    """How a job ended."""
+    until = time.monotonic() + 60
+    while (told := client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    return told

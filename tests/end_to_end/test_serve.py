@@ -1,0 +1,147 @@
+"""`visvm serve` as a process: kill -9 at any time, Ctrl+C, another port, many who ask while one teaches."""
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests import tiny
+from tests.end_to_end.process import Server, end_of, running, teach
+from visvm import ImageClassifier
+
+KILLS = 8
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serve")
+    tiny.write_encoder(folder)
+    tiny.write_photos(folder / "base", n=5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def contents(place):
+    return [path.read_bytes() for path in sorted((place / "base/red").iterdir())]
+
+
+def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents, tmp_path):
+    model, acknowledged, chance = tmp_path / "m.visvm", [], random.Random(0)
+    for round_ in range(KILLS):
+        server = Server(model, place / "tiny.onnx")
+        killer = threading.Timer(chance.uniform(0.05, 1.0), lambda running=server: running.process.send_signal(signal.SIGKILL))
+        with server.client() as client:
+            known = {each["label"] for each in client.get("/api/model").json()["classes"]}
+            assert set(acknowledged) <= known, "an acknowledged session was lost"
+            try:
+                for number in range(10_000):
+                    label = f"class {round_} {number}"
+                    job = teach(client, contents, label)
+                    if number == round_ % 2:  # the very first session too
+                        killer.start()
+                    if end_of(client, job)["state"] == "done":
+                        acknowledged.append(label)
+            except (httpx.TransportError, ValueError):
+                pass
+        killer.join()
+        server.kill()
+        assert {each.name for each in tmp_path.iterdir()} <= {"m.visvm", ".m.visvm.lock", ".m.visvm.part"}
+    assert len(acknowledged) > KILLS
+    kept = ImageClassifier.load(model).classes_
+    assert set(acknowledged) <= set(kept)
+    assert len(kept) <= len(acknowledged) + KILLS  # at most the one of each round that was written and not yet told
+
+
+def test_questions_are_answered_while_a_session_is_learned(place, contents, tmp_path):
+    with running(tmp_path / "m.visvm", place / "tiny.onnx") as server, server.client() as client:
+        end_of(client, teach(client, contents, "red"))
+        statuses, stop = [], threading.Event()
+
+        def keep_asking():
+            with server.client() as own:
+                while not stop.is_set():
+                    statuses.append(own.post("/api/predict", files={"images": contents[0]}).status_code)
+
+        askers = [threading.Thread(target=keep_asking) for _ in range(4)]
+        for asker in askers:
+            asker.start()
+        jobs = [teach(client, contents, f"class {number}") for number in range(5)]
+        assert [end_of(client, job)["state"] for job in jobs] == ["done"] * 5
+        stop.set()
+        for asker in askers:
+            asker.join()
+        assert set(statuses) == {200}
+        assert len(client.get("/api/model").json()["classes"]) == 6
+
+
+def test_ctrl_c_ends_it_in_good_order(place, contents, tmp_path):
+    server = Server(tmp_path / "m.visvm", place / "tiny.onnx")
+    with server.client() as client:
+        end_of(client, teach(client, contents, "red"))
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(20) in (0, -signal.SIGINT, 130)
+    rest = server.process.stdout.read()
+    server.process.stdout.close()
+    assert "Traceback" not in rest
+    assert ImageClassifier.load(tmp_path / "m.visvm").classes_ == ("red",)
+
+
+def test_a_token_is_taken_from_the_environment(place, tmp_path):
+    token = "a-long-and-random-word"
+    with running(tmp_path / "m.visvm", place / "tiny.onnx", "--host", "0.0.0.0", environment={"VISVM_TOKEN": token}) as server:
+        address = f"http://127.0.0.1:{server.port}/api/model"
+        assert httpx.get(address).status_code == 401
+        assert httpx.get(address, headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "words"),
+    [
+        (["--host", "0.0.0.0"], {}, ["VISVM_TOKEN"]),
+        (["--host", "0.0.0.0"], {"VISVM_TOKEN": "short"}, ["16"]),
+        (["--host", "no.such.host.invalid"], {"VISVM_TOKEN": "x" * 20}, ["no.such.host.invalid"]),
+        (["--encoder", "nonsense"], {}, ["nonsense"]),
+        (["--port", "99999"], {}, ["port"]),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_line(visvm, monkeypatch, place, tmp_path, options, environment, words):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    given = [] if "--encoder" in options else ["--encoder", place / "tiny.onnx"]
+    code, out, err = visvm("serve", tmp_path / "m.visvm", *given, *options)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert all(word in err for word in words)
+    assert not (tmp_path / "m.visvm").exists()
+
+
+def test_a_port_that_is_taken_is_told(visvm, place, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, err = visvm("serve", tmp_path / "m.visvm", "--encoder", place / "tiny.onnx", "--port", taken.getsockname()[1])
+    assert code == 2
+    assert "--port" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs /proc")
+def test_uploads_leave_nothing_behind(place, contents, tmp_path):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with running(tmp_path / "m.visvm", place / "tiny.onnx", environment={"TMPDIR": str(temporary)}) as server:
+        with server.client() as client:
+            large = contents[0] + b"\0" * (3 << 20)  # more than is held in memory
+            assert end_of(client, teach(client, [large, large], "red"))["state"] == "done"
+            time.sleep(0.2)
+        open_files = [
+            os.readlink(f"/proc/{server.process.pid}/fd/{each}") for each in os.listdir(f"/proc/{server.process.pid}/fd")
+        ]
+        assert not [each for each in open_files if str(tmp_path) in each and "deleted" in each]
+        assert sum(each.stat().st_size for each in temporary.rglob("*")) < 1 << 20
+        assert {each.name for each in tmp_path.iterdir()} == {"m.visvm", ".m.visvm.lock", "temporary"}

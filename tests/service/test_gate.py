@@ -1,0 +1,151 @@
+"""Who may ask, and what every answer carries."""
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.service.conftest import photos, serving
+from tests.service.test_api import problem
+from visvm.errors import InputError
+from visvm.service.app import create_app
+from visvm.service.gate import Tokens
+from visvm.service.limits import Limits
+from visvm.service.server import require_token
+
+WRITE, READ = "w" * 16, "r" * 16
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.fixture
+def guarded(taught, encoder, tmp_path):
+    """A client of a service that asks for tokens."""
+    with serving(tmp_path / "m.visvm", encoder, tokens=Tokens(WRITE, READ)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("header", [{}, bearer("x" * 16), bearer(""), {"Authorization": f"Basic {WRITE}"}, bearer("ü" * 16)])
+@pytest.mark.parametrize("address", ["/api/model", "/api/history", "/api/model/file", "/metrics", "/openapi.json", "/api/jobs/x"])
+def test_without_a_token_nothing_is_told(guarded, address, header):
+    encoded = {name: value.encode("latin-1") for name, value in header.items()}
+    answer = guarded.get(address, headers=encoded)
+    problem(answer, 401, "token")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_token_for_reading_asks_but_does_not_change(guarded, place):
+    contents, labels = photos(place / "test")
+    assert guarded.upload("/api/predict", contents[:1], headers=bearer(READ)).status_code == 200
+    assert guarded.upload("/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)).status_code == 202
+    assert not guarded.get("/api/model", headers=bearer(READ)).json()["can_write"]
+    for address in ("/api/learn", "/api/forget"):
+        problem(guarded.upload(address, contents, labels, headers=bearer(READ)), 403, "writing")
+    for address in ("/api/classes/rename", "/api/classes/forget", "/api/jobs/x/cancel"):
+        problem(guarded.post(address, json={}, headers=bearer(READ)), 403, "writing")
+
+
+def test_a_token_for_writing_does_both(guarded, place):
+    contents, labels = photos(place / "yellow")
+    assert guarded.get("/api/model", headers=bearer(WRITE)).json()["can_write"]
+    assert guarded.upload("/api/learn", contents, labels, headers=bearer(WRITE)).status_code == 202
+
+
+def test_the_page_and_the_health_need_no_token(guarded):
+    for address in ("/", "/api/health", "/api/ready"):
+        assert guarded.get(address).status_code == 200
+
+
+@pytest.mark.parametrize(("write", "read"), [("short", None), (None, "short"), (WRITE, WRITE), ("has a space in it", None)])
+def test_poor_tokens_are_refused(write, read):
+    with pytest.raises(InputError):
+        Tokens(write, read)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_other_machines_are_not_served_without_a_token(host):
+    for tokens in (Tokens(), Tokens(read=READ)):
+        with pytest.raises(InputError, match="VISVM_TOKEN"):
+            require_token(host, tokens)
+    require_token(host, Tokens(WRITE))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.5", "localhost", "::1"])
+def test_this_machine_is(host):
+    require_token(host, Tokens())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:81"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_another_page_changes_nothing(taught, headers):
+    problem(taught.post("/api/classes/forget", json={"label": "red"}, headers=headers), 403, "another page")
+    assert "red" in taught.classes()
+
+
+def test_our_own_page_does(taught):
+    headers = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    assert taught.post("/api/classes/forget", json={"label": "red"}, headers=headers).status_code == 202
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[", "localhost.evil"])
+def test_another_name_for_this_machine_is_not_answered(taught, host):
+    problem(taught.get("/api/model", headers={"Host": host}), 403, "another name")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:9", "LOCALHOST"])
+def test_its_own_names_are(taught, host):
+    assert taught.get("/api/model", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/", "/app.js", "/api/model", "/api/nothing", "/openapi.json"])
+def test_every_answer_carries_the_headers_that_protect_a_browser(client, address):
+    headers = client.get(address).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "//etc/passwd", "/.../x", "/\x00", "/page/../app.py"]
+)
+def test_no_file_but_the_page_is_served(client, path):
+    assert client.get(path.replace("\x00", "%00")).status_code == 404
+
+
+def test_the_log_tells_routes_sizes_and_times_only(taught, place, caplog):
+    with caplog.at_level(logging.INFO, "visvm.service"):
+        taught.end(taught.upload("/api/learn", photos(place / "yellow")[0], ["topsecret"]))
+        taught.get("/api/jobs/secretjob?secret=1", headers={"User-Agent": "secretagent"})
+        taught.get("/secretpath")
+    assert "POST /api/learn 202" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_body_that_pauses_is_given_up(taught, encoder, tmp_path):
+    limits = Limits(body_seconds=0.05)
+    with serving(tmp_path / "m.visvm", encoder, limits=limits) as client:
+        app, sent = create_app(client.service, Tokens()), []
+
+        async def receive():
+            await asyncio.sleep(10)
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"multipart/form-data; boundary=x"), (b"content-length", b"9")]
+        scope = {"type": "http", "method": "POST", "path": "/api/predict", "raw_path": b"/api/predict", "query_string": b""}
+        scope |= {"headers": headers, "scheme": "http", "server": ("localhost", 80), "client": None, "http_version": "1.1"}
+        asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 408
