@@ -2,12 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint format benchmark clean
+.PHONY: demo test check lint format benchmark browser screenshots clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
 
-test: .venv/dev
+test: .venv/dev browser
 	$(BIN)/python -m pytest
 
 check: lint test
@@ -25,6 +25,16 @@ format: .venv/dev
 benchmark: .venv/dev
 	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/head.py
+	$(BIN)/python -m benchmarks.serve
+
+# The page is tested in a real browser. Where there is none, and none can be installed, those tests are skipped.
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
+	  { test "$$(id -u)" = 0 && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium > /dev/null; } || \
+	  echo "no chromium here: the tests of the page are skipped"
+
+screenshots: .venv/dev browser
+	$(BIN)/python -m tests.end_to_end.screenshots docs/screenshots
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

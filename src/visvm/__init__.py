@@ -3,8 +3,8 @@
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
 whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
 and ``head_state`` (one file holds a model), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
-reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``cli_upkeep``,
-``cli_bench``, ``cli``.
+reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``service``
+(HTTP and the web page, with its own reading order), ``cli_upkeep``, ``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """

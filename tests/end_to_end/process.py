@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,11 @@ import time
 from contextlib import contextmanager
 
 import httpx
+
+
+def browser_path():
+    """Where a browser is on this machine, or None."""
+    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
 
 
 class Server:

@@ -181,7 +181,7 @@ def test_what_is_no_form_is_told_so(taught, place):
     problem(taught.post("/api/predict", content=b"--x", headers={"content-type": "multipart/form-data"}), 400)
     problem(taught.post("/api/predict", files={"photo": content}), 422, "images", "'photo'")
     problem(taught.post("/api/learn", files={"labels": (None, "a")}), 422, "at least one image")
-    problem(taught.post("/api/predict", files={}, data={}, headers={"content-type": "multipart/form-data; boundary=x"}), 422)
+    problem(taught.post("/api/predict", files={}, data={}, headers={"content-type": "multipart/form-data; boundary=x"}), 400)
     problem(taught.upload("/api/predict?top=0", [content]), 422, "top")
     problem(taught.get("/api/nothing"), 404, "openapi.json")
     problem(taught.delete("/api/model"), 405, "openapi.json")
@@ -221,12 +221,24 @@ def test_numbers_stay_numbers(place, encoder, tmp_path):
 # Limits
 
 
+def test_a_thousand_photos_need_one_file(taught, place, tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    content = photos(place / "test")[0][0] + b"\0" * 10_000
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+    try:
+        assert taught.end(taught.upload("/api/learn", [content] * 1000, ["many"]))["state"] == "done"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert taught.classes()["many"] == 1000
+
+
 def test_a_request_within_no_limit_is_refused(taught, place, encoder, tmp_path):
     content = photos(place / "test")[0][0]
     limits = Limits(upload_bytes=20_000, files=3, waiting_images=2, pixels=tiny.SIDE**2 // 2)
     with serving(tmp_path / "m.visvm", encoder, limits=limits) as client:
         problem(client.upload("/api/learn", [b"x" * 30_000], ["a"]), 413, "20,000 bytes")
-        problem(client.upload("/api/learn", [content] * 4, ["a"]), 413, "Too many files")
+        problem(client.upload("/api/learn", [content] * 4, ["a"]), 413, "3 images")
         problem(client.upload("/api/predict", [content] * 3), 413, "2 images")
         problem(client.upload("/api/predict", [content]), 422, "megapixels")
 
@@ -351,6 +363,36 @@ def test_what_another_program_has_changed_is_seen_and_kept(taught, place, tmp_pa
     other.save(tmp_path / "m.visvm")
     taught.end(taught.post("/api/classes/rename", json={"old": "red", "new": "crimson"}))
     assert taught.classes() == {"blue": 6, "crimson": 6, "green": 6, "yellow": 5}
+
+
+def test_a_file_that_another_program_has_spoilt_is_not_written_over(taught, place, tmp_path):
+    good = (tmp_path / "m.visvm").read_bytes()
+    (tmp_path / "m.visvm").write_bytes(b"spoilt")
+    job = taught.end(taught.upload("/api/learn", *photos(place / "yellow")))
+    assert "must be a model" in job["problem"]["detail"]
+    assert (tmp_path / "m.visvm").read_bytes() == b"spoilt"
+    assert ask(taught, photos(place / "test")[0][:1])
+    (tmp_path / "m.visvm").write_bytes(good)
+    taught.teach(place / "yellow")
+    assert taught.classes()["yellow"] == 5
+
+
+def test_all_images_of_a_request_are_answered_by_one_state_of_the_model(taught, place):
+    service, contents = taught.service, photos(place / "test")[0]
+    score, states = service.encoder._after, []
+
+    def renamed_meanwhile(features):
+        scored = score(features)
+        states.append(service.store.current.revision)
+        service.store.change(
+            lambda model: model.rename_class(*(["red", "rot"] if "red" in model.classes_ else ["rot", "red"])), print
+        )
+        return scored
+
+    service.encoder._after = renamed_meanwhile
+    answer = taught.upload("/api/predict?top=9", contents).json()
+    assert len(states) > 1
+    assert len({frozenset(each["label"] for each in one["top"]) for one in answer["predictions"]}) == 1
 
 
 def test_an_error_that_is_ours_tells_nothing_of_the_insides(taught, place, monkeypatch, caplog):

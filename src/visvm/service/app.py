@@ -3,9 +3,10 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from importlib.resources import files
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,10 +22,11 @@ from visvm.labelled import Label
 from visvm.results import first_session_note
 from visvm.service import schemas
 from visvm.service.core import Service
+from visvm.service.forms import read_form
 from visvm.service.gate import LOOPBACK, Gate, Tokens, problem_response
 from visvm.service.jobs import Job
 from visvm.service.problems import MEDIA_TYPE, BusyError, RefusedError, problem
-from visvm.service.uploads import check_text, read_form
+from visvm.service.uploads import check_text
 
 _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
 _HEARTBEAT = 150  # looks, after which a follower is told that we are still there
@@ -121,7 +123,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
         except FileNotFoundError:
             raise RefusedError(409, "there must be something to download; this model knows nothing yet: teach it first") from None
         file.seek(0, 2)
-        headers = {"Content-Length": str(file.tell()), "Content-Disposition": 'attachment; filename="model.visvm"'}
+        name = quote(service.store.path.name, safe="")
+        headers = {"Content-Length": str(file.tell()), "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
         file.seek(0)
         return StreamingResponse(_chunks(file), media_type="application/octet-stream", headers=headers)
 
@@ -133,7 +136,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
     async def predict(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> schemas.Predictions:
         """Say what images show: the likeliest classes of each with their probabilities."""
         form = await read_form(request, service.limits, ["images"])
-        with form.held:
+        with closing(form):
             snapshot, made = await service.predict(form, top)
         return schemas.describe_predictions(snapshot.revision, made)
 
@@ -146,7 +149,8 @@ def _add_predict(app: FastAPI, service: Service) -> None:
     async def evaluate(request: Request, response: Response) -> schemas.JobInfo:
         """Measure accuracy on images with labels, overall and by class. Images of classes not known are left out, and named."""
         form = await read_form(request, service.limits, ["images"], ["labels"])
-        with form.held as held:
+        with ExitStack() as held:
+            held.callback(form.close)
             labels = await service.labelled(form)
 
             def work(progress: Progress) -> dict[str, Any]:
@@ -181,7 +185,8 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         Test images are not learned: they tell how accurate the model was before the session, and is after it.
         """
         form = await read_form(request, service.limits, ["images", "test_images"], ["labels", "test_labels"])
-        with form.held as held:
+        with ExitStack() as held:
+            held.callback(form.close)
             labels, tests = await service.labelled(form), None
             if form.images["test_images"] or form.texts["test_labels"]:
                 tests = form.images["test_images"], await service.labelled(form, "test_images", "test_labels")
@@ -203,7 +208,8 @@ def _add_changes(app: FastAPI, service: Service) -> None:
     async def forget(request: Request, response: Response) -> schemas.JobInfo:
         """Take images out again, as if they had never been learned. They must be the very images that were learned."""
         form = await read_form(request, service.limits, ["images"], ["labels"])
-        with form.held as held:
+        with ExitStack() as held:
+            held.callback(form.close)
             labels = await service.labelled(form)
 
             def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:

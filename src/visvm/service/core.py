@@ -20,11 +20,12 @@ from visvm.image_classifier import ImageClassifier, Progress
 from visvm.labelled import Label
 from visvm.results import Prediction
 from visvm.service.encoding import SharedEncoder
+from visvm.service.forms import Form
 from visvm.service.jobs import Job, JobQueue, Kind
 from visvm.service.limits import Limits
 from visvm.service.problems import BusyError, RefusedError
 from visvm.service.store import ModelStore, Snapshot
-from visvm.service.uploads import Form, check_images, check_labels, decode_all
+from visvm.service.uploads import check_images, check_labels, decode_all
 
 _DECODERS = 2
 
@@ -55,8 +56,9 @@ class Service:
         self.encoder = SharedEncoder(classifier.load_encoder(), self._score)
         self.transform = Transform(classifier.transform, self.encoder.preprocessing)
         self.store = ModelStore(path, classifier.with_encoder(self.encoder))
-        self.jobs = JobQueue(limits.waiting_jobs, self.store.refresh)
+        self.jobs = JobQueue(limits.waiting_jobs, self.store.look)
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="visvm-decode")
+        self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")  # lest a large upload hold up questions
         self.waiting_images = 0
         self.boot = secrets.token_hex(4)
         self.metrics = _Metrics(self)
@@ -70,7 +72,8 @@ class Service:
         """Cancel what waits, and stop all threads."""
         self.jobs.close()
         self.encoder.close()
-        self.decoders.shutdown(cancel_futures=True)
+        for pool in (self.decoders, self.checker):
+            pool.shutdown(cancel_futures=True)
 
     def _score(self, features: LayerFeatures) -> list[Scored]:
         snapshot = self.store.current
@@ -97,6 +100,10 @@ class Service:
             raise BusyError(
                 f"a prediction must be made within {self.limits.predict_seconds:g} s; there is too much to do", 10
             ) from error
+        except asyncio.CancelledError as error:
+            if self.encoder.alive:
+                raise
+            raise BusyError("the service is stopping: try another, or later", 5) from error
         finally:
             self.waiting_images -= len(uploads)
         self.metrics.predicted.inc(len(uploads))
@@ -111,7 +118,7 @@ class Service:
         """Labels of the images of a form, all of which can be decoded."""
         classes = self.store.current.classifier.classes_
         checked = check_labels(form.texts[labels], len(form.images[images]), classes, self.limits)
-        await check_images(form.images[images], self.transform, self.limits, self.decoders)
+        await check_images(form.images[images], self.transform, self.limits, self.checker)
         return checked
 
     def change(self, kind: Kind, work: Callable[[ImageClassifier, Progress], dict[str, Any]], held: ExitStack) -> Job:

@@ -15,12 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visvm.errors import InputError
 from visvm.service.limits import Limits
-from visvm.service.problems import MEDIA_TYPE, Problem, RefusedError, problem_of
+from visvm.service.problems import MEDIA_TYPE, BusyError, Problem, RefusedError, problem_of
 
 log = logging.getLogger("visvm.service")
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _LEAST_TOKEN = 16
+_BODIES = 4  # as much as so many of the largest bodies may come at once
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _READING_POSTS = ("/api/predict", "/api/evaluate")
 _OPEN = ("/api/health", "/api/ready")
@@ -94,7 +95,8 @@ class Gate:
         self._app = app
         self._tokens = tokens
         self._hosts = frozenset(hosts)
-        self._limits = limits
+        self.limits = limits
+        self.incoming = 0  # bytes of bodies that are being answered
         self._requests = requests
         self._seconds = seconds
 
@@ -104,7 +106,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began, answer = time.perf_counter(), _Answer(send)
-        body = _Body(receive, self._limits)
+        body = _Body(receive, self)
         try:
             self._admit(scope)
             body.expect(Headers(scope=scope).get("content-length"))
@@ -114,6 +116,8 @@ class Gate:
             if answer.status is None:
                 extra = error.headers if isinstance(error, RefusedError) else {}
                 await problem_response(told, extra)(scope, receive, answer)
+        finally:
+            self.incoming -= body.n_bytes
         self._note(scope, body.n_bytes, answer, time.perf_counter() - began)
 
     def _admit(self, scope: Scope) -> None:
@@ -181,9 +185,10 @@ class _Answer:
 class _Body:
     """Passes a body on while it is within limits of size and time."""
 
-    def __init__(self, receive: Receive, limits: Limits) -> None:
+    def __init__(self, receive: Receive, gate: Gate) -> None:
         self._receive = receive
-        self._limits = limits
+        self._gate = gate
+        self._limits = gate.limits
         self._complete = False
         self.n_bytes = 0
 
@@ -199,10 +204,14 @@ class _Body:
             message = await asyncio.wait_for(self._receive(), self._limits.body_seconds)
         except TimeoutError as error:
             raise RefusedError(408, f"a body must come without pauses of {self._limits.body_seconds:g} s; it did not") from error
-        self.n_bytes += len(message.get("body", b""))
+        n_bytes = len(message.get("body", b""))
+        self.n_bytes += n_bytes
+        self._gate.incoming += n_bytes
         self._complete = message["type"] != "http.request" or not message.get("more_body", False)
         if self.n_bytes > self._limits.upload_bytes:
             raise self._too_large()
+        if self._gate.incoming > _BODIES * self._limits.upload_bytes:
+            raise BusyError("too many uploads come at once: try again in a few seconds", 5)
         return message
 
     def _too_large(self) -> RefusedError:

@@ -25,7 +25,7 @@ class _CancelledError(VisvmError):
     """Raised within a job that is to end."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """Something the service was asked to do.
 

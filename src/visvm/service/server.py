@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -65,7 +66,8 @@ def serve(
         )
         shown = f"[{host}]" if ":" in host else host
         started(f"http://{shown}:{listener.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):  # which is how it is meant to be stopped
+            uvicorn.Server(config).run(sockets=[listener])
     finally:
         service.close()
 

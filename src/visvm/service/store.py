@@ -47,7 +47,7 @@ class ModelStore:
 
     def __init__(self, path: Path, classifier: ImageClassifier) -> None:
         self.path = path
-        self._signature = self._sign()
+        self._signature = self._unreadable = self._sign()
         self.current = Snapshot(classifier, 1, self._size())
 
     def change(self, work: Callable[[ImageClassifier], T], progress: Progress) -> T:
@@ -68,11 +68,16 @@ class ModelStore:
             self._publish(draft)
         return result
 
+    def look(self) -> None:
+        """Read the file again if another program has changed it, unless it was found to be unreadable."""
+        if self._sign() != self._unreadable:
+            self.refresh()
+
     def refresh(self) -> None:
         """Read the file again if another program has changed it."""
         signature = self._sign()
         if signature is not None and signature != self._signature:
-            old = self.current.classifier
+            old, self._unreadable = self.current.classifier, signature
             self._publish(ImageClassifier.load(self.path, encoder=old.load_encoder(), cache=old.cache))
 
     def _publish(self, classifier: ImageClassifier) -> None:

@@ -38,7 +38,7 @@ async function ask() {
   $('ask-empty').textContent = 'Looking…';
   $('answers').setAttribute('aria-busy', 'true');
   try {
-    const { predictions: [{ top }] } = await post('api/predict?top=5', { body: photoForm([{ file: asked, label: '' }]) });
+    const { predictions: [{ top }] } = await post('api/predict?top=5', { body: photoForm([{ file: asked }]) });
     if (asked !== photo) return null;
     $('answers').replaceChildren(...top.map(answerRow));
     $('answers').hidden = false;

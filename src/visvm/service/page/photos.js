@@ -67,11 +67,15 @@ export function photoForm(items, tests = []) {
   for (const [prefix, list] of [['', items], ['test_', tests]]) {
     for (const { file, label } of list) {
       form.append(`${prefix}images`, file, file.name);
-      form.append(`${prefix}labels`, label);
+      if (label) form.append(`${prefix}labels`, label);
     }
   }
   return form;
 }
+
+/** What the server says of "photo 3" of an upload, with the name of that file. @param {string} text */
+export const withNames = (text, items, tests = []) => text.replace(/\b(test )?photo (\d+)(?= \()/g,
+  (place, test, number) => (test ? tests : items)[number - 1]?.file.name ?? place);
 
 async function draw(tile, file) {
   try {
