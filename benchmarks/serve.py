@@ -3,8 +3,9 @@
     python -m benchmarks.serve [--seconds 60] [--clients 200] [--encoder dinov2-s14]
 
 A model learns the digits, is served by a process of its own, and so many clients ask it one photo after the other, each a piece
-of a photograph as a JPEG of some 300 pixels. Before and after, in this process, the encoder gets batches of eight of the same
-pixels. Both run on the same cores, so the clients' own work counts against the service. Writes SERVE.md beside this file.
+of a photograph as a JPEG of some 300 pixels. In turn with that, the bare encoder gets batches of eight of the same pixels for as
+long. Three turns, the best of each counts. The clients run on the same cores, and their work counts against the service. Writes
+SERVE.md beside this file.
 """
 
 import argparse
@@ -29,22 +30,20 @@ from visvm.encoders.images import Transform, decode
 from visvm.encoders.pipeline import BATCH_SIZE
 
 HERE = Path(__file__).parent
+TURNS = 3
 
 
 def encoder_speed(name: str, photos: list[bytes], seconds: float) -> float:
-    """Images a second that the bare encoder takes in batches, best of five parts."""
+    """Images a second that the bare encoder takes in batches."""
     encoder = load_encoder(name)
     transform = Transform("crop", encoder.preprocessing)
     batch = np.stack([decode(photo, transform) for photo in photos[:BATCH_SIZE]])
     encoder.encode(batch)
-    speeds = []
-    for _ in range(5):
-        began, n = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds / 5:
-            encoder.encode(batch)
-            n += len(batch)
-        speeds.append(n / (time.perf_counter() - began))
-    return max(speeds)
+    began, n = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        encoder.encode(batch)
+        n += len(batch)
+    return n / (time.perf_counter() - began)
 
 
 def resident_bytes(process: int) -> int:
@@ -52,33 +51,51 @@ def resident_bytes(process: int) -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def request(address: str, photo: bytes) -> bytes:
+    """A predict request as it goes over the wire."""
+    built = httpx.Request("POST", f"{address}/api/predict", files={"images": ("p.jpg", photo)})
+    head = "".join(f"{name}: {value}\r\n" for name, value in built.headers.items())
+    return f"POST /api/predict HTTP/1.1\r\n{head}\r\n".encode() + built.read()
+
+
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: bytes) -> tuple[int, bytes]:
+    """Send a request and wait for its answer: status and headers. A client library would take as long as the service does."""
+    writer.write(wire)
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    await reader.readexactly(int(length[1]))
+    return int(head.split(b" ", 2)[1]), head
+
+
 async def load(address: str, photos: list[bytes], n_clients: int, seconds: float, process: int) -> dict:
     """Let so many clients ask for so long."""
-    statuses: Counter[str] = Counter()
+    statuses: Counter[int] = Counter()
     times: list[float] = []
     memory: list[int] = []
+    wires = [request(address, photo) for photo in photos]
+    host, port = address.removeprefix("http://").split(":")
     until = time.perf_counter() + seconds
 
-    async def client(session: httpx.AsyncClient, number: int) -> None:
+    async def client(number: int) -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
         turn = number
         while time.perf_counter() < until:
             began, turn = time.perf_counter(), turn + n_clients
-            answer = await session.post("/api/predict", files={"images": ("p.jpg", photos[turn % len(photos)])})
-            statuses[str(answer.status_code)] += 1
-            if answer.status_code == 503:
-                assert int(answer.headers["retry-after"]) > 0
+            status, head = await exchange(reader, writer, wires[turn % len(wires)])
+            statuses[status] += 1
+            if status == 503:
+                assert b"retry-after" in head.lower()
                 await asyncio.sleep(1)
             elif time.perf_counter() < until:
                 times.append(time.perf_counter() - began)
+        writer.close()
 
     async def watch() -> None:
         while time.perf_counter() < until:
             memory.append(resident_bytes(process))
             await asyncio.sleep(0.5)
 
-    pool = httpx.Limits(max_connections=n_clients, max_keepalive_connections=n_clients)
-    async with httpx.AsyncClient(base_url=address, timeout=120, limits=pool) as session:
-        await asyncio.gather(watch(), *(client(session, number) for number in range(n_clients)))
+    await asyncio.gather(watch(), *(client(number) for number in range(n_clients)))
     return {"statuses": dict(statuses), "times": sorted(times), "memory": memory, "speed": len(times) / seconds}
 
 
@@ -110,12 +127,15 @@ def main() -> None:
         names, contents = zip(*digit_pictures(0, 10), strict=True)
         classifier.learn(list(contents), list(names))
         classifier.save(model)
-        before = encoder_speed(arguments.encoder, photos, 20)
-        found = serve(model, arguments, photos)
-        after = encoder_speed(arguments.encoder, photos, 20)
-    bare = max(before, after)
+        bare, rounds = [], []
+        for _ in range(TURNS):
+            bare.append(encoder_speed(arguments.encoder, photos, arguments.seconds))
+            rounds.append(serve(model, arguments, photos))
+    found = max(rounds, key=lambda each: each["speed"])
+    statuses = sum((Counter(each["statuses"]) for each in rounds), Counter())
     times, memory = found["times"], found["memory"]
     sizes = " / ".join(f"{n / 2**20:.0f}" for n in (memory[0], max(memory), memory[-1]))
+    served = " / ".join(f"{each['speed']:.2f}" for each in rounds)
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     lines = [
         "# `visvm serve` under load",
@@ -126,10 +146,10 @@ def main() -> None:
         "",
         "| | |",
         "|---|---:|",
-        f"| bare encoder, batches of {BATCH_SIZE}, before / after | {before:.2f} / {after:.2f} images a second |",
-        f"| the service | {found['speed']:.2f} images a second |",
-        f"| ratio (wanted: at most 1.2) | {bare / found['speed']:.3f} |",
-        f"| answers by status | {', '.join(f'{status}: {n}' for status, n in sorted(found['statuses'].items()))} |",
+        f"| bare encoder, batches of {BATCH_SIZE}, images a second | {' / '.join(f'{speed:.2f}' for speed in bare)} |",
+        f"| the service, images a second | {served} |",
+        f"| ratio of the best (wanted: at most 1.2) | {max(bare) / found['speed']:.3f} |",
+        f"| answers by status, in all | {', '.join(f'{status}: {n}' for status, n in sorted(statuses.items()))} |",
         f"| time to answer, median / 99 % | {times[len(times) // 2]:.1f} / {times[int(0.99 * len(times))]:.1f} s |",
         f"| memory of the service, at first / at most / at last | {sizes} MiB |",
     ]

@@ -1,9 +1,9 @@
 // Ask: show one photo, get the likeliest classes, correct the answer.
 import { post } from './api.js';
 import { $, announce, ErrorLine, h } from './dom.js';
-import { Cancelled, runJob } from './jobs.js';
+import { Cancelled, runJob, sessionOf } from './jobs.js';
 import { keptFor } from './kept.js';
-import { labelOf, labelProblem, onModel } from './model.js';
+import { labelOf, labelProblem, model, onModel } from './model.js';
 import { isPhoto, photoForm } from './photos.js';
 import { percent } from './words.js';
 
@@ -87,7 +87,9 @@ async function teachIt(event) {
   $('ask-note').hidden = true;
   try {
     const body = photoForm([{ file: taught, label }], keptFor(new Set([label])));
-    await runJob($('ask-jobs'), `Learning that this is ${label}`, (signal) => post('api/learn', { body, signal }));
+    const before = model().n_sessions;
+    const start = (signal) => post('api/learn', { body, signal });
+    await runJob($('ask-jobs'), `Learning that this is ${label}`, start, () => sessionOf([{ label }], before));
   } catch (failure) {
     if (taught !== photo) return announce(`${taught.name} was not learned.`, true);
     $('wrong').hidden = false;

@@ -200,6 +200,7 @@ function showModel(now) {
   $('classes-locked').textContent = 'You can look at the classes, but not change them.';
   $('classes-empty').hidden = labels.size > 0;
   $('filter-field').hidden = labels.size <= 10;
+  $('download-place').hidden = !now.n_bytes;
   $('model-size').textContent = bytes(now.n_bytes);
   filter();
 }

@@ -65,6 +65,18 @@ async function follow(job, show) {
   return last;
 }
 
+/**
+ * Look for the session that learned photos: the server may have stopped after writing it and before telling.
+ * @param {{label: string}[]} items
+ * @param {number} before so many sessions there were
+ */
+export async function sessionOf(items, before) {
+  const labels = new Set(items.map(({ label }) => label));
+  const ours = ({ session, n_images: n, new_classes: fresh, returning_classes: again }) => session > before
+    && n === items.length && fresh.length + again.length === labels.size && [...fresh, ...again].every((one) => labels.has(`${one}`));
+  return (await call('api/history')).sessions.find(ours) ?? null;
+}
+
 function progressCard(title) {
   const words = h('span', {}, 'Sending');
   const time = h('span', { class: 'muted time', 'aria-hidden': 'true' }, '0 s');
@@ -104,9 +116,10 @@ function wireCancel(view, upload, job) {
  * @param {Element} host
  * @param {string} title
  * @param {(signal: AbortSignal) => Promise<Job>} start
+ * @param {() => Promise<object|null>} found its result, if a server that was restarted had finished it
  * @returns {Promise<object>} the job's result; throws Cancelled or ApiError otherwise
  */
-export async function runJob(host, title, start) {
+export async function runJob(host, title, start, found = async () => null) {
   const view = progressCard(title);
   const upload = new AbortController();
   let job = null;
@@ -123,8 +136,11 @@ export async function runJob(host, title, start) {
     return job.result ?? {};
   } catch (error) {
     if (error.name === 'AbortError') throw new Cancelled();
-    if (error.status === 404 && job) throw new ApiError(RESTARTED, 404);
-    throw error;
+    if (error.status !== 404 || !job) throw error;
+    const result = await found();
+    if (!result) throw new ApiError(RESTARTED, 404);
+    await refreshModel().catch(() => {});
+    return result;
   } finally {
     view.close();
   }

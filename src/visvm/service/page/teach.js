@@ -1,10 +1,10 @@
 // Teach: gather photos in groups, name them, learn them.
 import { post } from './api.js';
 import { $, announce, ErrorLine, h, openDialog, roving } from './dom.js';
-import { Cancelled, runJob } from './jobs.js';
+import { Cancelled, runJob, sessionOf } from './jobs.js';
 import { keep, kept, keptFor, loadKept, onKept, removeKept } from './kept.js';
 import { labelOf, labelProblem, model, onModel } from './model.js';
-import { fromDrop, fromInput, photoForm, thumbnail, toGroups } from './photos.js';
+import { fromDrop, fromInput, photoForm, thumbnail, toGroups, withNames } from './photos.js';
 import { bytes, classes, count, learnWords, photos, some, testWords } from './words.js';
 
 const SHOWN = 60;
@@ -161,6 +161,7 @@ async function learn() {
     return;
   }
   const taken = groups;
+  const before = model().n_sessions;
   groups = [];
   $('teach-groups').replaceChildren();
   for (const old of $('teach-jobs').querySelectorAll('.result')) old.remove();
@@ -168,11 +169,12 @@ async function learn() {
   const title = `Learning ${photos(items.length)}: ${some([...new Set(taken.map(({ label }) => label))], 4)}`;
   try {
     const start = (signal) => post('api/learn', { body: photoForm(items, all), signal });
-    const result = await runJob($('teach-jobs'), title, start);
+    const result = await runJob($('teach-jobs'), title, start, () => sessionOf(items, before));
     const card = resultCard(result, [...result.notes ?? [], ...await keepTests(tests)]);
     $('teach-jobs').prepend(card);
     if (document.activeElement === document.body) card.focus();
   } catch (failure) {
+    failure.message = withNames(failure.message, items, all);
     giveBack(taken, failure);
   }
 }
