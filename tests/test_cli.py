@@ -170,6 +170,8 @@ def test_predict_says_what_it_can_and_then_what_it_cannot(visvm, learn, photos, 
         (["merge", "m.visvm", "m.visvm", "m.visvm"], ["exists", "--force"]),
         (["rename-class", "m.visvm", "purple", "violet"], ["purple"]),
         (["rename-class", "m.visvm", "red", "blue"], ["blue", "already"]),
+        (["forget-class", "m.visvm", "purple"], ["purple", "red"]),
+        (["forget-class", "nothing.visvm", "red"], ["nothing.visvm"]),
         (["export", "m.visvm", "m.visvm"], ["exists"]),
         (["weights", "fetch", "nonsense"], ["nonsense"]),
         (["weights", "path", "clip-b16-openai"], ["visvm weights fetch"]),
@@ -181,6 +183,18 @@ def test_mistakes_get_one_line_and_change_nothing(visvm, learn, photos, argument
     refused(visvm(*arguments), *words)
     assert Path("m.visvm").read_bytes() == before
     assert not Path("new.visvm").exists()
+
+
+def test_a_class_is_forgotten_without_its_photos_and_two_are_put_together(visvm, learn, photos):
+    learn(photos)
+    code, out, _ = visvm("forget-class", "m.visvm", "red")
+    assert (code, out) == (0, "forgot red; m.visvm knows 2 classes\n")
+    told = json.loads(visvm("info", "m.visvm", "--json")[1])
+    assert set(told["classes"]) == {"blue", "green"}
+    assert told["forgotten_images"] > 0
+    assert "red" not in visvm("predict", "m.visvm", "held out/red/1-0.png", "--json")[1].partition('"label"')[2]
+    assert visvm("rename-class", "m.visvm", "blue", "green", "--merge")[0] == 0
+    assert set(json.loads(visvm("info", "m.visvm", "--json")[1])["classes"]) == {"green"}
 
 
 def test_merge_forget_rename_export(visvm, learn, photos, tmp_path):

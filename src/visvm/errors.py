@@ -12,6 +12,8 @@
     ├── WeightsError                        weights are missing, damaged or cannot be fetched
     └── ModelFileError                      a model file is missing, damaged, or of another kind
 
+The service has one more, ``RefusedError``, for requests that are answered with a status of their own (``service/problems.py``).
+
 Every message is one line: what must be how, what was given, what to do. Whatever raises one of these has changed
 nothing. Using a model before it has learned anything raises scikit-learn's own ``NotFittedError``.
 

@@ -92,6 +92,8 @@ def show_model(described: dict[str, Any]) -> None:
         rows.append((entry["session"], entry["learned_at"][:16].replace("T", " "), entry["n_images"], *news, *accuracies))
     columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
     console.print(table("sessions", columns, rows, right=[column for column in columns if column != "when (UTC)"]))
+    if described["forgotten_images"]:
+        console.print(f"{described['forgotten_images']} more images are of classes that were forgotten", markup=False)
     console.print(
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, {sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), transform {described['transform']}, "

@@ -71,8 +71,12 @@ def shoot(page: Page, folder: Path, kind: str) -> None:
     gather(page, pieces("flower.jpg", 8, 7), "flower")
     gather(page, digits("nine", 6), "nine")
     page.wait_for_timeout(800)  # until the thumbnails are drawn
-    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
-    page.screenshot(path=folder / f"teach-{kind}.png", full_page=True)
+    page.evaluate("document.activeElement.blur()")
+    size = page.viewport_size
+    whole = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({**size, "height": whole})  # not full_page, in which the bar at the bottom would hide what is below it
+    page.screenshot(path=folder / f"teach-{kind}.png")
+    page.set_viewport_size(size)
     for _ in range(2):
         page.get_by_test_id("group-remove").first.click()
     page.get_by_test_id("tab-ask").click()
