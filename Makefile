@@ -30,7 +30,7 @@ benchmark: .venv/dev
 # The page is tested in a real browser. Where there is none, and none can be installed, those tests are skipped.
 browser:
 	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
-	  { test "$$(id -u)" = 0 && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium > /dev/null; } || \
+	  { test "$$(id -u)" = 0 && echo "installing chromium" && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium > /dev/null; } || \
 	  echo "no chromium here: the tests of the page are skipped"
 
 screenshots: .venv/dev browser

@@ -23,7 +23,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from tests.end_to_end.screenshots import pieces
+from tests.tiny import pieces
 from visvm import ImageClassifier, load_encoder
 from visvm.digits import digit_pictures
 from visvm.encoders.images import Transform, decode

@@ -1,5 +1,6 @@
 """A vision transformer in miniature, as an ONNX file made on the spot, and pictures it can tell apart."""
 
+import io
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 SIDE, WIDTH, BLOCKS = 8, 12, ("block_1", "block_2", "block_3")
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -70,3 +72,15 @@ def write_photos(folder: Path, classes=tuple(COLOURS)[:3], n=6, seed=0) -> Path:
             pixels = np.clip(np.array(COLOURS[label]) + noise, 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / label / f"{seed}-{number}.png")
     return folder
+
+
+def pieces(name: str, n: int, seed: int) -> list[bytes]:
+    """Square pieces of one of scikit-learn's photographs, china.jpg and flower.jpg, as JPEG files."""
+    photo, generator, made = Image.fromarray(load_sample_image(name)), np.random.default_rng(seed), []
+    for _ in range(n):
+        side = int(generator.integers(230, 330))
+        left, top = int(generator.integers(120, 500 - side + 1)), int(generator.integers(40, 400 - side + 1))
+        file = io.BytesIO()
+        photo.crop((left, top, left + side, top + side)).save(file, "JPEG", quality=85)
+        made.append(file.getvalue())
+    return made

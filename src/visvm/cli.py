@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,7 +104,7 @@ def learn(
     from visvm.terminal import print_json, progress_bars
 
     options = _given(encoder, transform, components, ridge, seed)
-    with model_file.locked(model, lambda: _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
+    with model_file.locked(model, _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
         report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, progress=progress)
         progress("writing the model", 0, 1)
@@ -124,11 +124,19 @@ def _given(
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _tell_waiting(model: Path, quiet: bool = False) -> None:
+def _tell_waiting(model: Path, quiet: bool = False) -> Callable[[], None]:
+    """What tells, the first time it is called, that another process holds the model."""
     from visvm.terminal import note
 
-    if not quiet:
-        note(f"another process is changing {model}; waiting for it")
+    told = quiet
+
+    def tell() -> None:
+        nonlocal told
+        if not told:
+            note(f"another process is changing {model}; waiting for it")
+        told = True
+
+    return tell
 
 
 def _open_for_learning(model: Path, options: dict[str, Any], *, cache: bool) -> "ImageClassifier":
@@ -316,11 +324,11 @@ def rename_class(
     quiet: Quiet = False,
 ) -> None:
     """Give a class another name, or put two classes together."""
-    from visvm.labelled import as_known
+    from visvm.labelled import as_number
     from visvm.terminal import out
 
     with _changed(model) as classifier:
-        before, after = as_known(classifier.classes_, [old, new])
+        before, after = (as_number(old), as_number(new)) if classifier.numbers else (old, new)
         classifier.rename_class(before, after, merge=merge)
     if not quiet:
         out().print(f"{old} is now called {new}", markup=False)
@@ -333,11 +341,11 @@ def forget_class(
     quiet: Quiet = False,
 ) -> None:
     """Never answer with a class again; its images need not be there. The other classes' scores stay as they are."""
-    from visvm.labelled import as_known
+    from visvm.labelled import as_number
     from visvm.terminal import out
 
     with _changed(model) as classifier:
-        classifier.forget_class(*as_known(classifier.classes_, [label]))
+        classifier.forget_class(as_number(label) if classifier.numbers else label)
     if not quiet:
         out().print(f"forgot {label}; {model} knows {len(classifier.classes_)} classes", markup=False)
 
@@ -368,7 +376,7 @@ def _changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
     from visvm.image_classifier import ImageClassifier
 
     model_file.read_header(model)  # a file that is none needs no lock
-    with model_file.locked(model, lambda: _tell_waiting(model)):
+    with model_file.locked(model, _tell_waiting(model)):
         classifier = ImageClassifier.load(model, **options)
         yield classifier
         classifier.save(model)
@@ -400,31 +408,34 @@ def serve(
     try:
         from visvm.service.gate import Tokens
         from visvm.service.limits import Limits
-        from visvm.service.server import require_token
         from visvm.service.server import serve as serve_model
+        from visvm.service.store import Signature, signature_of
     except ModuleNotFoundError as error:
         raise InputError(f"the service needs {error.name}, which is not installed: pip install 'visvm[serve]'") from error
     from visvm import model_file
+    from visvm.image_classifier import ImageClassifier
     from visvm.terminal import out, progress_bars
 
     tokens = Tokens(os.environ.get("VISVM_TOKEN"), os.environ.get("VISVM_READ_TOKEN"))
-    require_token(host, tokens)
     if verbose:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
         logging.getLogger("visvm.service").setLevel(logging.INFO)
-    with progress_bars(quiet) as progress:
-        with model_file.locked(model, lambda: _tell_waiting(model, quiet)):  # also sees whether it could be written
-            classifier = _open_for_learning(model, _given(encoder, transform, components, ridge, seed), cache=False)
-        classifier.load_encoder(progress)
 
-    def started(address: str) -> None:
+    def opened() -> tuple[ImageClassifier, Signature]:
+        with progress_bars(quiet) as progress:
+            with model_file.locked(model, _tell_waiting(model, quiet)):  # also sees whether it could be written
+                signature = signature_of(model)
+                classifier = _open_for_learning(model, _given(encoder, transform, components, ridge, seed), cache=False)
+            classifier.load_encoder(progress)
+        return classifier, signature
+
+    def started(address: str, classifier: ImageClassifier) -> None:
         if not quiet:
             known = f"{len(classifier.classes_)} classes" if classifier.classes_ else "nothing yet"
             out().print(f"{model.name} knows {known}. Teach and ask it at {address}  (stop with Ctrl+C)", markup=False)
 
-    serve_model(
-        model, classifier, host=host, port=port, tokens=tokens, limits=Limits(upload_bytes=max_upload << 20), started=started
-    )
+    limits = Limits(upload_bytes=max_upload << 20)
+    serve_model(model, opened, host=host, port=port, tokens=tokens, limits=limits, started=started)
 
 
 @app.command()

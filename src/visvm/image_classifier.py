@@ -152,6 +152,11 @@ class ImageClassifier:
         """How many images of each class were learned."""
         return tuple(count for label, count in self._all_counts().items() if not is_forgotten(label))
 
+    @property
+    def numbers(self) -> bool:
+        """Whether the classes are numbers; those forgotten count as well."""
+        return any(isinstance(label, int) for label in self._all_counts())
+
     def _all_counts(self) -> dict[Label, int]:
         """How many images of each class were learned, and of those forgotten since."""
         if not hasattr(self._head, "statistics_"):
@@ -334,7 +339,8 @@ class ImageClassifier:
         """Never answer with a class again; its images need not be there.
 
         The scores of all other classes stay as they are: to them, the images it was learned from go on being examples of
-        something else. ``forget`` takes images out of everything, but has to be given them.
+        something else. So they do to a class of the same name that is learned later, which then needs many more images to be
+        answered. ``forget`` takes images out of everything, but has to be given them, before the class is forgotten so.
 
         Parameters
         ----------

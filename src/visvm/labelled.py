@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -145,14 +146,11 @@ def shown(path: Path) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def as_known(classes: Sequence[Label], labels: Sequence[str]) -> list[Label]:
-    """Labels that were typed, as numbers where the known classes are numbers."""
-    if not (classes and isinstance(classes[0], int)):
-        return [*labels]
-    try:
-        return [int(label) for label in labels]
-    except ValueError as error:
-        raise InputError(f"the classes of this model are numbers; got {', '.join(map(repr, labels))}: give numbers") from error
+def as_number(text: str) -> int:
+    """A label that was typed, of a model whose classes are numbers."""
+    if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
+        raise InputError(f"the classes of this model are numbers; got {text!r:.60}: give a number")
+    return int(text)
 
 
 def check_label(label: object, where: str) -> Label:

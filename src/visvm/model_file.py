@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
@@ -27,6 +27,8 @@ from visvm.errors import ModelFileError
 from visvm.labelled import expanded, shown
 
 FORMAT = 1
+
+_LOOK_SECONDS = 0.5  # how often whoever waits for a file is asked whether to go on
 
 Array = NDArray[np.float64]
 Header = dict[str, Any]
@@ -41,7 +43,7 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     ----------
     path : Path
     waiting : callable
-        Called once, if another process holds it.
+        Called now and then while another process holds it; what it raises ends the waiting.
     """
     path = _real(path)
     _require_folder(path)
@@ -49,17 +51,25 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     lock = FileLock(place, is_singleton=True)
     try:
         place.touch()  # where it cannot be made, waiting for it would never end
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            waiting()
-            lock.acquire()
+        _acquire(lock, waiting)
     except OSError as error:
         raise ModelFileError(f"the folder of {shown(path)} must be writable; it is not: {error.strerror}") from error
     try:
         yield
     finally:
         lock.release()
+
+
+def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
+    timeout = 0.0
+    while True:
+        try:
+            lock.acquire(timeout=timeout)
+        except Timeout:
+            waiting()
+            timeout = _LOOK_SECONDS
+        else:
+            return
 
 
 def write(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:

@@ -3,33 +3,18 @@
 Taught are pictures that come with scikit-learn: pieces of its two photographs, and its handwritten digits.
 """
 
-import io
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
 from playwright.sync_api import Page, sync_playwright
-from sklearn.datasets import load_sample_image
 
 from tests.end_to_end.process import browser_path, running
+from tests.tiny import pieces
 from visvm.digits import digit_pictures
 
 SIZES = {"desktop": (1200, 800), "phone": (390, 800)}
 SHOWN = {"flower": "flower.jpg", "temple": "china.jpg"}
-
-
-def pieces(name: str, n: int, seed: int) -> list[bytes]:
-    """Square pieces of one of the photographs, as JPEG files."""
-    photo, generator, made = Image.fromarray(load_sample_image(name)), np.random.default_rng(seed), []
-    for _ in range(n):
-        side = int(generator.integers(230, 330))
-        left, top = int(generator.integers(120, 500 - side + 1)), int(generator.integers(40, 400 - side + 1))
-        file = io.BytesIO()
-        photo.crop((left, top, left + side, top + side)).save(file, "JPEG", quality=85)
-        made.append(file.getvalue())
-    return made
 
 
 def digits(label: str, n: int) -> list[bytes]:

@@ -287,6 +287,22 @@ def test_classes_are_put_together_and_photos_taken_out(untaught, visit, photos):
     expect(row_of(page, "red").get_by_role("alert")).to_be_visible()  # blue photos were never learned as red
 
 
+def test_classes_that_are_numbers_are_renamed_and_forgotten_too(place, visit, photos, tmp_path):
+    learner = ImageClassifier(str(place / "tiny.onnx"), n_components=60, ridge=1.0, cache=False)
+    several = [path for colour in photos for path in photos[colour][:3]]
+    learner.learn(several, list(range(12)))
+    learner.save(tmp_path / "m.visvm")
+    with running(tmp_path / "m.visvm", place / "tiny.onnx") as server:
+        page = visit(server)
+        show(page, "classes")
+        expect(find(page, "class-row")).to_have_count(12)
+        rename(page, "0", "70")
+        row_of(page, "11").get_by_test_id("forget").click()
+        find(page, "forget-confirm").click()
+        expect(find(page, "class-row")).to_have_count(11)
+        assert {label for label, _ in ask(page, several[0])} <= {str(number) for number in (*range(1, 11), 70)}
+
+
 def test_two_browsers_see_each_others_classes(untaught, visit, photos):
     one, other = visit(untaught), visit(untaught)
     show(other, "classes")
@@ -522,7 +538,9 @@ def test_every_fifth_photo_is_kept_in_this_browser_to_test_with(untaught, visit,
     expect(page.locator("#kept-count")).to_have_text("This browser keeps 2 test photos.")
     find(page, "keep-test").check()
     result = teach(page, {"blue": photos["blue"]})
-    expect(result).to_contain_text(re.compile(r"Accuracy on your 3 test photos: \d+ % \(before: \d+ %\)\."))
+    expect(result).to_contain_text(
+        re.compile(r"Accuracy on your 3 test photos: \d+ %\. On the classes it knew: \d+ %, before \d+ %\.")
+    )
     show(page, "history")
     expect(find(page, "history-item").first).to_contain_text("Accuracy on your 3 test photos")
     show(page, "classes")

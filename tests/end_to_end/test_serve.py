@@ -1,5 +1,6 @@
 """`visvm serve` as a process: kill -9 at any time, Ctrl+C, another port, many who ask while one teaches."""
 
+import io
 import os
 import random
 import signal
@@ -9,6 +10,7 @@ import time
 
 import httpx
 import pytest
+from PIL import Image
 
 from tests import tiny
 from tests.end_to_end.process import Server, end_of, running, teach
@@ -79,11 +81,28 @@ def test_questions_are_answered_while_a_session_is_learned(place, contents, tmp_
         assert len(client.get("/api/model").json()["classes"]) == 6
 
 
-def test_ctrl_c_ends_it_in_good_order(place, contents, tmp_path):
+def test_what_nobody_waits_for_any_more_is_not_learned(place, contents, tmp_path):
+    large = io.BytesIO()
+    Image.effect_noise((3000, 3000), 90).save(large, "PNG")  # which takes its time to be looked at
+    with running(tmp_path / "m.visvm", place / "tiny.onnx") as server, server.client() as client:
+        end_of(client, teach(client, contents, "red"))
+        asked = client.build_request("POST", "/api/learn", files={"images": large.getvalue()}, data={"labels": ["ghost"]})
+        head = "".join(f"{name}: {value}\r\n" for name, value in asked.headers.items())
+        with socket.create_connection(("127.0.0.1", int(server.port))) as connection:
+            connection.sendall(f"POST /api/learn HTTP/1.1\r\n{head}\r\n".encode() + asked.read())
+        end_of(client, teach(client, contents, "green"))
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            assert [each["label"] for each in client.get("/api/model").json()["classes"]] == ["green", "red"]
+            time.sleep(0.2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_in_good_order(place, contents, tmp_path, number):
     server = Server(tmp_path / "m.visvm", place / "tiny.onnx")
     with server.client() as client:
         end_of(client, teach(client, contents, "red"))
-    server.process.send_signal(signal.SIGINT)
+    server.process.send_signal(number)
     assert server.process.wait(20) == 0
     assert server.process.stdout.read() == ""
     server.process.stdout.close()

@@ -11,6 +11,7 @@ from visvm.service.app import create_app
 from visvm.service.core import Service
 from visvm.service.gate import Tokens
 from visvm.service.limits import Limits
+from visvm.service.store import signature_of
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +71,7 @@ def serving(path, encoder, *, limits=None, tokens=None, classifier=None):
     if classifier is None:
         given = ImageClassifier.load(path, encoder=encoder, cache=False) if path.exists() else None
         classifier = given or ImageClassifier(encoder, **options)
-    service = Service(path, classifier, limits or Limits())
+    service = Service(path, classifier, signature_of(path), limits or Limits())
     try:
         client = Client(create_app(service, tokens or Tokens()), base_url="http://localhost", raise_server_exceptions=True)
         client.service = service

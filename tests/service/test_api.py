@@ -2,14 +2,19 @@
 
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from tests import tiny
 from tests.service.conftest import photos, serving
 from visvm import ImageClassifier, model_file
+from visvm.service import forms
+from visvm.service.core import Service
 from visvm.service.limits import Limits
+from visvm.service.store import signature_of
 
 
 def ask(client, contents, top=5):
@@ -215,7 +220,15 @@ def test_numbers_stay_numbers(place, encoder, tmp_path):
     with serving(tmp_path / "m.visvm", encoder) as client:
         client.end(client.upload("/api/learn", photos(place / "yellow")[0], ["9"]))
         assert client.classes() == {3: 6, 4: 6, 5: 6, 9: 5}
-        problem(client.upload("/api/learn", contents[:1], ["nine"]), 422, "numbers")
+        for label in ("nine", "9" * 30, "1_0", ""):
+            problem(client.upload("/api/learn", contents[:1], [label]), 422, "numbers")
+        client.end(client.post("/api/classes/rename", json={"old": 3, "new": "0"}))
+        assert 0 in client.classes()
+        for label in (0, "4", 5, 9):
+            assert client.end(client.post("/api/classes/forget", json={"label": label}))["state"] == "done"
+        assert client.classes() == {}
+        assert client.end(client.upload("/api/learn", contents[:2], ["7"]))["state"] == "done"
+        assert client.classes() == {7: 2}
 
 
 # Limits
@@ -277,6 +290,25 @@ def slow(taught, encoder, tmp_path):
         client.gate, client.begun = held.gate, held.begun
         yield client
         held.gate.set()
+
+
+def test_evaluations_leave_room_for_changes(slow, place):
+    contents = photos(place / "test")[0][:2]
+    jobs = [slow.upload("/api/learn", contents, ["y"])]
+    assert slow.begun.wait(10)
+    jobs += [slow.upload("/api/evaluate", contents, ["red"])]
+    problem(slow.upload("/api/evaluate", contents, ["red"]), 503, "1 evaluations")
+    jobs += [slow.upload("/api/learn", contents, ["y"])]
+    slow.gate.set()
+    assert [slow.end(job)["state"] for job in jobs] == ["done"] * 3
+
+
+def test_a_full_disk_is_told(taught, place, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(forms.Form, "write", full)
+    problem(taught.upload("/api/learn", photos(place / "yellow")[0], ["y"]), 507, "No space left")
 
 
 def test_too_many_changes_are_told_to_come_back(slow, place):
@@ -363,6 +395,68 @@ def test_what_another_program_has_changed_is_seen_and_kept(taught, place, tmp_pa
     other.save(tmp_path / "m.visvm")
     taught.end(taught.post("/api/classes/rename", json={"old": "red", "new": "crimson"}))
     assert taught.classes() == {"blue": 6, "crimson": 6, "green": 6, "yellow": 5}
+
+
+def test_what_another_program_writes_while_the_file_is_read_is_not_lost(taught, place, tmp_path, monkeypatch):
+    path, load = tmp_path / "m.visvm", ImageClassifier.load
+    other = load(path, cache=False)
+    other.learn(place / "yellow")
+
+    def overtaken(*arguments, **options):
+        read = load(*arguments, **options)
+        monkeypatch.setattr(ImageClassifier, "load", load)
+        other.save(path)
+        return read
+
+    path.write_bytes(path.read_bytes())  # a change, though of nothing
+    monkeypatch.setattr(ImageClassifier, "load", overtaken)
+    taught.service.store.refresh()
+    taught.end(taught.post("/api/classes/rename", json={"old": "red", "new": "crimson"}))
+    assert taught.classes() == {"blue": 6, "crimson": 6, "green": 6, "yellow": 5}
+
+
+def test_what_another_program_writes_before_the_start_is_not_lost(taught, place, encoder, tmp_path):
+    path = tmp_path / "new.visvm"
+    service = Service(path, ImageClassifier(encoder, n_components=60, cache=False), signature_of(path), Limits())
+    try:
+        path.write_bytes((tmp_path / "m.visvm").read_bytes())
+        service.store.change(lambda model: model.rename_class("red", "crimson"), lambda *_: None)
+        assert ImageClassifier.load(path).classes_ == ("blue", "crimson", "green")
+    finally:
+        service.close()
+
+
+def test_a_model_of_another_transform_in_its_place_is_not_served(taught, place, encoder, tmp_path):
+    other = ImageClassifier(encoder, n_components=60, transform="squash", cache=False)
+    other.learn(place / "base")
+    other.save(tmp_path / "m.visvm")
+    job = taught.end(taught.upload("/api/learn", *photos(place / "yellow")))
+    assert "squash" in job["problem"]["detail"]
+    assert ImageClassifier.load(tmp_path / "m.visvm").transform == "squash"
+
+
+def test_whoever_waits_for_another_program_can_be_cancelled(taught, place, tmp_path):
+    holder = FileLock(tmp_path / ".m.visvm.lock")
+    with holder:
+        job = taught.upload("/api/learn", *photos(place / "yellow"))
+        address = f"/api/jobs/{job.json()['id']}"
+        while taught.get(address).json()["stage"] != "waiting for another program":
+            time.sleep(0.01)
+        taught.post(f"{address}/cancel")
+        assert taught.end(job)["state"] == "cancelled"
+
+
+def test_the_queue_survives_whatever_goes_wrong_while_it_rests(taught, place, monkeypatch, caplog):
+    failed = threading.Event()
+
+    def broken():
+        failed.set()
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(taught.service.jobs, "_idle", broken)
+    assert failed.wait(10)
+    taught.teach(place / "yellow")
+    assert taught.get("/api/ready").status_code == 200
 
 
 def test_a_file_that_another_program_has_spoilt_is_not_written_over(taught, place, tmp_path):

@@ -1,6 +1,7 @@
 """One encoder for all: batches, turns, and what happens when it fails or is closed."""
 
 import threading
+import time
 from concurrent.futures import CancelledError
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_questions_go_before_learning_but_not_for_ever(pair):
     learner = threading.Thread(target=lambda: order.append(("learn", len(shared.encode(batch)), len(inner.sizes))))
     learner.start()
     while not shared._patient:
-        pass
+        time.sleep(0.001)
     futures = [shared.submit(image(1)) for _ in range(10 * BATCH_SIZE)]
     inner.gate.set()
     for future in (first, *futures):

@@ -43,8 +43,23 @@ def test_a_token_for_reading_asks_but_does_not_change(guarded, place):
     assert not guarded.get("/api/model", headers=bearer(READ)).json()["can_write"]
     for address in ("/api/learn", "/api/forget"):
         problem(guarded.upload(address, contents, labels, headers=bearer(READ)), 403, "writing")
-    for address in ("/api/classes/rename", "/api/classes/forget", "/api/jobs/x/cancel"):
+    for address in ("/api/classes/rename", "/api/classes/forget"):
         problem(guarded.post(address, json={}, headers=bearer(READ)), 403, "writing")
+
+
+def test_whoever_reads_cancels_evaluations_and_no_changes(guarded, place):
+    contents, labels = photos(place / "test")
+    evaluation = guarded.upload("/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)).json()["id"]
+    change = guarded.upload("/api/learn", contents[:1], labels[:1], headers=bearer(WRITE)).json()["id"]
+    assert guarded.post(f"/api/jobs/{evaluation}/cancel", headers=bearer(READ)).status_code == 200
+    problem(guarded.post(f"/api/jobs/{change}/cancel", headers=bearer(READ)), 403, "writing")
+    problem(guarded.post(f"/api/jobs/{change}/cancel"), 401, "token")
+
+
+def test_the_document_says_that_a_token_is_needed(guarded, taught):
+    told = guarded.get("/openapi.json", headers=bearer(READ)).json()
+    assert told["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    assert "security" not in taught.get("/openapi.json").json()
 
 
 def test_a_token_for_writing_does_both(guarded, place):
@@ -82,6 +97,7 @@ def test_this_machine_is(host):
     [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Origin": "http://localhost:81"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
@@ -149,3 +165,11 @@ def test_a_body_that_pauses_is_given_up(taught, encoder, tmp_path):
         scope |= {"headers": headers, "scheme": "http", "server": ("localhost", 80), "client": None, "http_version": "1.1"}
         asyncio.run(app(scope, receive, send))
     assert sent[0]["status"] == 408
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_that_is_no_form_must_be_small(taught, announced):
+    body = b'{"label": "' + b"x" * 100_000 + b'"}'
+    content = body if announced else (part for part in [body])
+    answer = taught.post("/api/classes/forget", content=content, headers={"content-type": "application/json"})
+    problem(answer, 413, "65,536 bytes")

@@ -1,10 +1,8 @@
 """The endpoints."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack, closing
-from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -23,9 +21,9 @@ from visvm.results import first_session_note
 from visvm.service import schemas
 from visvm.service.core import Service
 from visvm.service.forms import read_form
-from visvm.service.gate import LOOPBACK, Gate, Tokens, problem_response
-from visvm.service.jobs import Job
-from visvm.service.problems import MEDIA_TYPE, BusyError, RefusedError, problem
+from visvm.service.gate import LOOPBACK, NEEDS_WRITING, PAGE, Gate, Tokens, problem_response
+from visvm.service.jobs import ENDED, Job
+from visvm.service.problems import MEDIA_TYPE, BusyError, RefusedError, problem, problem_of
 from visvm.service.uploads import check_text
 
 _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
@@ -71,8 +69,17 @@ def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK
     app.add_exception_handler(RequestValidationError, _validation_problem)
     for add in (_add_state, _add_predict, _add_changes, _add_jobs):
         add(app, service)
-    app.mount("/", StaticFiles(directory=str(files("visvm.service") / "page"), html=True))
+    app.mount("/", StaticFiles(directory=PAGE, html=True))
+    if tokens.wanted:
+        app.openapi = lambda: _with_token(FastAPI.openapi(app))  # type: ignore[method-assign]
     return app
+
+
+def _with_token(document: dict[str, Any]) -> dict[str, Any]:
+    """The OpenAPI document, saying that a token is needed."""
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"token": []}]
+    return document
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -98,7 +105,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/api/model", tags=["model"], responses={304: {"description": "As it was when you last asked."}})
     async def model(request: Request, response: Response) -> schemas.ModelInfo:
         """What the model knows: its classes and how many images of each it has learned."""
-        told = schemas.describe_model(service.store, service.limits, request.scope["visvm.write"], __version__)
+        told = schemas.describe_model(service.store, service.limits, request.scope["visvm.write"])
         tag = f'"{service.boot}-{told.revision}-{int(told.can_write)}"'
         if request.headers.get("if-none-match") == tag:
             raise _Unchanged(tag)
@@ -152,6 +159,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
         with ExitStack() as held:
             held.callback(form.close)
             labels = await service.labelled(form)
+            await _require_client(request)
 
             def work(progress: Progress) -> dict[str, Any]:
                 found = service.store.current.classifier.evaluate(form.images["images"], labels, progress=progress)
@@ -190,6 +198,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
             labels, tests = await service.labelled(form), None
             if form.images["test_images"] or form.texts["test_labels"]:
                 tests = form.images["test_images"], await service.labelled(form, "test_images", "test_labels")
+            await _require_client(request)
 
             def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
                 report = classifier.learn(form.images["images"], labels, test=tests, progress=progress)
@@ -211,6 +220,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         with ExitStack() as held:
             held.callback(form.close)
             labels = await service.labelled(form)
+            await _require_client(request)
 
             def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
                 return {"n_images": classifier.forget(form.images["images"], labels, progress=progress)}
@@ -220,7 +230,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
     @app.post("/api/classes/rename", tags=["changes"], status_code=202)
     async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:
         """Give a class another name, or put two classes together."""
-        old, new = _labels(service, {"the class to rename": renaming.old, "the new name": renaming.new})
+        old, new = _labels(service, {"the class to rename": str(renaming.old), "the new name": str(renaming.new)})
         known = service.store.current.classifier.classes_
         if old not in known:
             raise InputError(f"the class to rename must be known; {old!r} is not: ask for the model's classes")
@@ -237,7 +247,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
     @app.post("/api/classes/forget", tags=["changes"], status_code=202)
     async def forget_class(forgetting: schemas.ForgettingClass, response: Response) -> schemas.JobInfo:
         """Never answer with a class again; its images are not needed. The other classes' scores stay as they are."""
-        (label,) = _labels(service, {"the class to forget": forgetting.label})
+        (label,) = _labels(service, {"the class to forget": str(forgetting.label)})
         if label not in service.store.current.classifier.classes_:
             raise InputError(f"a class to forget must be known; {label!r} is not: ask for the model's classes")
 
@@ -276,11 +286,19 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         return StreamingResponse(_events(find(id), service), media_type="text/event-stream")
 
     @app.post("/api/jobs/{id}/cancel", tags=["jobs"])
-    async def cancel(id: str) -> schemas.JobInfo:  # noqa: A002
+    async def cancel(id: str, request: Request) -> schemas.JobInfo:  # noqa: A002
         """End a job. One that is being written to disk already is not ended."""
         found = find(id)
+        if found.kind != "evaluate" and not request.scope["visvm.write"]:
+            raise RefusedError(403, NEEDS_WRITING)
         service.jobs.cancel(found)
         return schemas.describe_job(found, service.jobs)
+
+
+async def _require_client(request: Request) -> None:
+    """Do not begin what nobody would be told the end of: whoever has gone may send it again."""
+    if await request.is_disconnected():
+        raise RefusedError(400, "whoever asks must wait for the answer; the connection was closed before it: ask again")
 
 
 def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo:
@@ -291,22 +309,22 @@ def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo
 async def _events(job: Job, service: Service) -> AsyncIterator[str]:
     seen, looks = None, 0
     while True:
-        told = schemas.describe_job(job, service.jobs).model_dump_json()
+        told = schemas.describe_job(job, service.jobs)
         if told != seen:
             seen, looks = told, 0
-            yield f"event: job\ndata: {told}\n\n"
+            yield f"event: job\ndata: {told.model_dump_json()}\n\n"
         elif looks >= _HEARTBEAT:
             looks = 0
             yield ": still there\n\n"
-        if json.loads(told)["state"] in ("done", "failed", "cancelled"):
+        if told.state in ENDED:
             return
         looks += 1
         await asyncio.sleep(_EVENT_SECONDS)
 
 
 def _labels(service: Service, texts: dict[str, str]) -> list[Label]:
-    classes = service.store.current.classifier.classes_
-    return [check_text(text, where, classes, service.limits) for where, text in texts.items()]
+    numbers = service.store.current.classifier.numbers
+    return [check_text(text, where, numbers, service.limits) for where, text in texts.items()]
 
 
 def _chunks(file: Any) -> Iterable[bytes]:
@@ -330,10 +348,12 @@ class _Unchanged(HTTPException):
         super().__init__(304, headers={"ETag": tag})
 
 
-async def _http_problem(_: Request, error: Exception) -> Response:
+async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 304:
         return Response(status_code=304, headers=error.headers)
+    if (refused := request.scope.get("visvm.refused")) is not None:  # of the body, which FastAPI takes for a mistake in it
+        return problem_response(problem_of(refused), refused.headers)
     detail = (
         "an address must be one of /openapi.json, asked by one of its methods; this is not"
         if error.status_code in (404, 405)

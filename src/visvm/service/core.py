@@ -24,7 +24,7 @@ from visvm.service.forms import Form
 from visvm.service.jobs import Job, JobQueue, Kind
 from visvm.service.limits import Limits
 from visvm.service.problems import BusyError, RefusedError
-from visvm.service.store import ModelStore, Snapshot
+from visvm.service.store import ModelStore, Signature, Snapshot
 from visvm.service.uploads import check_images, check_labels, decode_all
 
 _DECODERS = 2
@@ -47,15 +47,17 @@ class Service:
         Of the model file.
     classifier : ImageClassifier
         What is in it, with its encoder.
+    signature : Signature
+        As in ``ModelStore``.
     limits : Limits
     """
 
-    def __init__(self, path: Path, classifier: ImageClassifier, limits: Limits) -> None:
+    def __init__(self, path: Path, classifier: ImageClassifier, signature: Signature, limits: Limits) -> None:
         self.limits = limits
         _ = classifier.head_  # what takes long to import is there before the first session
         self.encoder = SharedEncoder(classifier.load_encoder(), self._score)
         self.transform = Transform(classifier.transform, self.encoder.preprocessing)
-        self.store = ModelStore(path, classifier.with_encoder(self.encoder))
+        self.store = ModelStore(path, classifier.with_encoder(self.encoder), signature)
         self.jobs = JobQueue(limits.waiting_jobs, self.store.look)
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="visvm-decode")
         self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")  # lest a large upload hold up questions
@@ -116,8 +118,8 @@ class Service:
 
     async def labelled(self, form: Form, images: str = "images", labels: str = "labels") -> list[Label]:
         """Labels of the images of a form, all of which can be decoded."""
-        classes = self.store.current.classifier.classes_
-        checked = check_labels(form.texts[labels], len(form.images[images]), classes, self.limits)
+        numbers = self.store.current.classifier.numbers
+        checked = check_labels(form.texts[labels], form.images[images], images, numbers, self.limits)
         await check_images(form.images[images], self.transform, self.limits, self.checker)
         return checked
 

@@ -3,8 +3,10 @@
 A file for each, as web frameworks have it, would need a thousand open files for a thousand photos.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = 4 << 20  # a form up to this size never touches the disk
 _BYTES_A_CHARACTER = 4
+_HEADER_BYTES = 8192
+
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it would log what is in a form
 
 
 class Upload:
@@ -99,18 +104,21 @@ async def read_form(request: Request, limits: Limits, files: Sequence[str], text
     if kind != b"multipart/form-data":
         raise RefusedError(415, "images must come as multipart/form-data; the content type is another: send a form")
     reader = _Reader(limits, files, texts)
-    try:
-        parser = MultipartParser(options.get(b"boundary", b""), reader.callbacks())
-        async for data in request.stream():
-            parser.write(data)
-    except (FormParserError, ClientDisconnect, RefusedError) as error:
-        reader.form.close()
-        if isinstance(error, RefusedError):
-            raise
-        raise RefusedError(400, "a form must be whole, as browsers send it; this one is not: send it again") from error
-    if not reader.whole:
-        reader.form.close()
-        raise RefusedError(400, "a form must be whole; this one ends before its end: send it again")
+    with ExitStack() as closing:
+        closing.callback(reader.form.close)
+        try:
+            parser = MultipartParser(options.get(b"boundary", b""), reader.callbacks())
+            async for data in request.stream():
+                parser.write(data)
+        except (FormParserError, ClientDisconnect) as error:
+            raise RefusedError(400, "a form must be whole, as browsers send it; this one is not: send it again") from error
+        except OSError as error:
+            raise RefusedError(
+                507, f"an upload must find room on the server; it does not ({error.strerror}): try later"
+            ) from error
+        if not reader.whole or not options.get(b"boundary"):
+            raise RefusedError(400, "a form must be whole; this one ends before its end: send it again")
+        closing.pop_all()
     return reader.form
 
 
@@ -147,6 +155,8 @@ class _Reader:
 
     def _on_header_value(self, data: bytes, start: int, end: int) -> None:
         self._value += data[start:end]
+        if len(self._value) > _HEADER_BYTES:
+            raise RefusedError(413, f"a header of a form must have at most {_HEADER_BYTES} bytes; one has more: shorten it")
 
     def _on_header_end(self) -> None:
         if self._header.lower() == b"content-disposition":

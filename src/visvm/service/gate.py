@@ -3,9 +3,12 @@
 import asyncio
 import hmac
 import logging
+import os
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from urllib.parse import urlsplit
 
 from prometheus_client import Counter, Histogram
@@ -24,12 +27,18 @@ _LEAST_TOKEN = 16
 _BODIES = 4  # as much as so many of the largest bodies may come at once
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _READING_POSTS = ("/api/predict", "/api/evaluate")
-_OPEN = ("/api/health", "/api/ready")
+_CANCEL = re.compile(r"/api/jobs/[^/]+/cancel")
+_PLAIN_BYTES = 64 << 10  # of a body that is no form
+_ASK_FOR_TOKEN = {"WWW-Authenticate": "Bearer"}
+NEEDS_WRITING = "a change needs the token for writing; that for reading was given: ask whoever runs the service for the other"
+
+PAGE = str(files("visvm.service") / "page")
+_OPEN = {"/", "/api/health", "/api/ready", *(f"/{name}" for name in os.listdir(PAGE))}
 
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
-        "manifest-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -106,10 +115,10 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began, answer = time.perf_counter(), _Answer(send)
-        body = _Body(receive, self)
+        body = _Body(scope, receive, self)
         try:
             self._admit(scope)
-            body.expect(Headers(scope=scope).get("content-length"))
+            body.expect()
             await self._app(scope, body, answer)
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
             told = problem_of(error)
@@ -124,21 +133,23 @@ class Gate:
         headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
         host = headers.get("host", "")
         if not self._tokens.wanted and (_hostname(host) or "") not in self._hosts:
-            raise RefusedError(403, f"the service answers to {', '.join(sorted(self._hosts))}; it was called by another name")
+            names = ", ".join(sorted(self._hosts))
+            raise RefusedError(403, f"the service must be called by {names}; it was called by another name: use one of these")
         if method not in _SAFE:
             origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-            if (origin is not None and urlsplit(origin).netloc != host) or site not in ("same-origin", "none"):
+            if (origin is not None and _netloc(origin) != host) or site not in ("same-origin", "none"):
                 raise RefusedError(
-                    403, "a change must be asked for by the service's own page, or by a program; another page asked"
+                    403, "a change must be asked for by the service's own page or by a program; another page asked: use ours"
                 )
         read, write = self._tokens.rights(headers.get("authorization", ""))
         scope["visvm.write"] = write
-        if not path.startswith(("/api/", "/metrics", "/openapi.json")) or path in _OPEN:
+        if path in _OPEN and method in _SAFE:
             return
         if not read:
-            raise RefusedError(401, "a token must be given; none, or a wrong one, was: send it as a bearer token", _ASK)
-        if not write and method not in _SAFE and path not in _READING_POSTS:
-            raise RefusedError(403, "a change needs the token for writing; that for reading was given")
+            raise RefusedError(401, "a token must be given; none, or a wrong one, was: send it as a bearer token", _ASK_FOR_TOKEN)
+        reads = method in _SAFE or path in _READING_POSTS or _CANCEL.fullmatch(path)  # of a job, who may cancel it is seen later
+        if not write and not reads:
+            raise RefusedError(403, NEEDS_WRITING)
 
     def _note(self, scope: Scope, n_bytes: int, answer: "_Answer", seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
@@ -148,12 +159,16 @@ class Gate:
         log.info("%s %s %s, %d bytes in, %d out, %.3f s", method, route, answer.status, n_bytes, answer.n_bytes, seconds)
 
 
-_ASK = {"WWW-Authenticate": "Bearer"}
-
-
 def _hostname(host: str) -> str | None:
     try:
         return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
     except ValueError:
         return None
 
@@ -185,35 +200,46 @@ class _Answer:
 class _Body:
     """Passes a body on while it is within limits of size and time."""
 
-    def __init__(self, receive: Receive, gate: Gate) -> None:
+    def __init__(self, scope: Scope, receive: Receive, gate: Gate) -> None:
+        self._scope = scope
         self._receive = receive
         self._gate = gate
-        self._limits = gate.limits
+        self._headers = Headers(scope=scope)
+        form = self._headers.get("content-type", "").startswith("multipart/")
+        self._most = gate.limits.upload_bytes if form else min(_PLAIN_BYTES, gate.limits.upload_bytes)
         self._complete = False
         self.n_bytes = 0
 
-    def expect(self, length: str | None) -> None:
+    def expect(self) -> None:
         """Refuse a body that is announced as too large."""
-        if length is not None and length.isdigit() and int(length) > self._limits.upload_bytes:
+        length = self._headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._most:
             raise self._too_large()
 
     async def __call__(self) -> Message:
         if self._complete:
             return await self._receive()
         try:
-            message = await asyncio.wait_for(self._receive(), self._limits.body_seconds)
+            return await self._next()
+        except RefusedError as error:
+            self._scope["visvm.refused"] = error
+            raise
+
+    async def _next(self) -> Message:
+        seconds = self._gate.limits.body_seconds
+        try:
+            message = await asyncio.wait_for(self._receive(), seconds)
         except TimeoutError as error:
-            raise RefusedError(408, f"a body must come without pauses of {self._limits.body_seconds:g} s; it did not") from error
+            raise RefusedError(408, f"a body must come without pauses of {seconds:g} s; it did not: send it again") from error
         n_bytes = len(message.get("body", b""))
         self.n_bytes += n_bytes
         self._gate.incoming += n_bytes
         self._complete = message["type"] != "http.request" or not message.get("more_body", False)
-        if self.n_bytes > self._limits.upload_bytes:
+        if self.n_bytes > self._most:
             raise self._too_large()
-        if self._gate.incoming > _BODIES * self._limits.upload_bytes:
-            raise BusyError("too many uploads come at once: try again in a few seconds", 5)
+        if self._gate.incoming > _BODIES * self._gate.limits.upload_bytes:
+            raise BusyError("uploads must not come all at once; too many do: try again in a few seconds", 5)
         return message
 
     def _too_large(self) -> RefusedError:
-        limit = self._limits.upload_bytes
-        return RefusedError(413, f"a request must have at most {limit:,} bytes; this one has more: send fewer images at a time")
+        return RefusedError(413, f"such a request must have at most {self._most:,} bytes; this one has more: send less at a time")

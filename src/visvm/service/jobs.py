@@ -1,10 +1,11 @@
 """Changes and evaluations, one after the other, in a thread of their own."""
 
+import logging
 import secrets
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +15,10 @@ from visvm.service.problems import BusyError, Problem, problem_of
 
 Kind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
+ENDED = ("done", "failed", "cancelled")
 Work = Callable[[Progress], dict[str, Any]]
+
+log = logging.getLogger("visvm.service")
 
 _KEPT = 200  # jobs that can be asked about once they have ended
 _IDLE_SECONDS = 1.0
@@ -40,8 +44,6 @@ class Job:
         Once it is done.
     problem : Problem or None
         Once it has failed.
-    version : int
-        Counts the changes of all the above.
     """
 
     kind: Kind
@@ -54,13 +56,12 @@ class Job:
     total: int = 0
     result: dict[str, Any] | None = None
     problem: Problem | None = None
-    version: int = 0
     unwanted: bool = False
 
     @property
     def ended(self) -> bool:
         """Whether nothing will change any more."""
-        return self.state in ("done", "failed", "cancelled")
+        return self.state in ENDED
 
 
 class JobQueue:
@@ -111,10 +112,16 @@ class JobQueue:
             Too many jobs wait.
         """
         with self._changed:
-            if self._closed or len(self._waiting) >= self._max_waiting:
+            # Evaluations, which whoever may only read can ask for, must leave room for changes.
+            alike = sum(kind != "evaluate" or job.kind == kind for job in self._waiting)
+            most = self._max_waiting if kind != "evaluate" else max(1, self._max_waiting // 4)
+            if not self.alive or alike >= most:
                 held.close()
-                waiting = f"at most {self._max_waiting} changes may wait; as many do"
-                raise BusyError(f"{waiting}: try again in {_RETRY_SECONDS} seconds", _RETRY_SECONDS)
+                what = "evaluations" if kind == "evaluate" else "changes"
+                told = (
+                    f"at most {most} {what} may wait; as many do" if self.alive else "the service must be running; it is stopping"
+                )
+                raise BusyError(f"{told}: try again in {_RETRY_SECONDS} seconds", _RETRY_SECONDS)
             job = Job(kind, work, held)
             self._jobs[job.id] = job
             self._waiting.append(job)
@@ -158,22 +165,22 @@ class JobQueue:
                 if not self._waiting:
                     self._changed.wait(_IDLE_SECONDS)
                 self._running = job = self._waiting.popleft() if self._waiting else None
-            if job is None:
-                self._rest()
-            else:
-                self._do(job)
-                self._running = None
-
-    def _rest(self) -> None:
-        with suppress(VisvmError):  # what is wrong with the model file is told to whoever changes it next
-            self._idle()
+            try:
+                if job is None:
+                    self._idle()
+                else:
+                    self._do(job)
+            except VisvmError:
+                pass  # what is wrong with the model file is told to whoever changes it next
+            except Exception:  # the outermost frame of this thread, which must go on
+                log.exception("an error that is ours")
+            self._running = None
 
     def _do(self, job: Job) -> None:
         def progress(stage: str, done: int, total: int) -> None:
-            if job.unwanted and stage != "writing the model":
+            if job.unwanted:
                 raise _CancelledError
             job.stage, job.done, job.total = stage, done, total
-            job.version += 1
 
         work, job.work = job.work, None
         job.state = "running"
@@ -199,4 +206,3 @@ def _end(job: Job, state: State) -> None:
     job.work = None
     job.held.close()
     job.state = state
-    job.version += 1

@@ -11,10 +11,7 @@ log = logging.getLogger("visvm.service")
 
 MEDIA_TYPE = "application/problem+json"
 
-_STATUS: dict[type[errors.VisvmError], int] = {
-    errors.InputError: 422,
-    errors.ImageError: 422,
-    errors.NeverLearnedError: 422,
+_STATUS: dict[type[errors.VisvmError], int] = {  # others are the request's fault: 422
     errors.IncompatibleModelError: 409,
     errors.ModelFileError: 409,
     errors.MemoryLimitError: 507,
@@ -69,8 +66,7 @@ class BusyError(RefusedError):
 
 def problem(status: int, detail: str, kind: str = "") -> Problem:
     """A problem with the title that its status has."""
-    known = status in HTTPStatus.__members__.values() or status in set(HTTPStatus)
-    title = HTTPStatus(status).phrase if known else "Error"
+    title = HTTPStatus(status).phrase
     return Problem(type=f"urn:visvm:problem:{kind}" if kind else "about:blank", title=title, status=status, detail=detail)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from visvm import __version__
 from visvm.labelled import Label
 from visvm.results import Prediction
 from visvm.service.jobs import Job, JobQueue, Kind, State
@@ -93,8 +94,8 @@ class SessionInfo(BaseModel):
     new_classes: list[Label]
     returning_classes: list[Label]
     n_classes: int
-    seconds: dict[str, float]
-    test: dict[str, float | int | None] | None = Field(description="Accuracies, from 0 to 1, on the test images.")
+    seconds: dict[str, float] = {}
+    test: dict[str, float | int | None] | None = Field(None, description="Accuracies, from 0 to 1, on the test images.")
     notes: list[str] = []
 
 
@@ -108,8 +109,8 @@ class Renaming(BaseModel):
     """A class and its new name."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"old": "robin", "new": "European robin"}]})
-    old: str
-    new: str
+    old: Label
+    new: Label
     merge: bool = Field(False, description="If the new name is a class already, make both one.")
 
 
@@ -117,7 +118,7 @@ class ForgettingClass(BaseModel):
     """A class that is to be forgotten."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "robin"}]})
-    label: str
+    label: Label
 
 
 class JobInfo(BaseModel):
@@ -138,7 +139,7 @@ class JobInfo(BaseModel):
     problem: Problem | None = Field(description="Once it has failed; nothing was changed then.")
 
 
-def describe_model(store: ModelStore, limits: Limits, can_write: bool, version: str) -> ModelInfo:
+def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelInfo:
     """What the model that is served now knows."""
     snapshot = store.current
     model = snapshot.classifier
@@ -157,7 +158,7 @@ def describe_model(store: ModelStore, limits: Limits, can_write: bool, version: 
         limits=LimitsInfo(
             upload_bytes=limits.upload_bytes, files=limits.files, pixels=limits.pixels, label_length=limits.label_length
         ),
-        version=version,
+        version=__version__,
     )
 
 

@@ -1,6 +1,7 @@
 """The whole service, started."""
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from visvm.service.app import create_app
 from visvm.service.core import Service
 from visvm.service.gate import LOOPBACK, Tokens
 from visvm.service.limits import Limits
+from visvm.service.store import Signature
 
 
 def require_token(host: str, tokens: Tokens) -> None:
@@ -27,13 +29,13 @@ def require_token(host: str, tokens: Tokens) -> None:
 
 def serve(
     path: Path,
-    classifier: ImageClassifier,
+    opened: Callable[[], tuple[ImageClassifier, Signature]],
     *,
     host: str,
     port: int,
     tokens: Tokens,
     limits: Limits,
-    started: Callable[[str], None],
+    started: Callable[[str, ImageClassifier], None],
 ) -> None:
     """Serve a model until the process is told to stop.
 
@@ -41,18 +43,23 @@ def serve(
     ----------
     path : Path
         Of the model file.
-    classifier : ImageClassifier
-        What is in it.
+    opened : callable
+        Gives what is in it, and its signature as ``ModelStore`` takes it; called once it is clear that it can be served.
     host, port : str, int
         Port 0 takes one that is free.
     tokens : Tokens
     limits : Limits
     started : callable
-        Told the address, once it can be asked for.
+        Told the address, and what is served, once it can be asked for.
     """
     require_token(host, tokens)
     listener = _listen(host, port)
-    service = Service(path, classifier, limits)
+    try:
+        classifier, signature = opened()
+        service = Service(path, classifier, signature, limits)
+    except BaseException:
+        listener.close()
+        raise
     try:
         app = create_app(service, tokens, {*LOOPBACK, host})
         config = uvicorn.Config(
@@ -65,7 +72,8 @@ def serve(
             lifespan="off",
         )
         shown = f"[{host}]" if ":" in host else host
-        started(f"http://{shown}:{listener.getsockname()[1]}")
+        started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):  # which is how it is meant to be stopped
             uvicorn.Server(config).run(sockets=[listener])
     finally:

@@ -8,9 +8,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from visvm import model_file
+from visvm.errors import IncompatibleModelError
 from visvm.image_classifier import ImageClassifier, Progress
 
 T = TypeVar("T")
+Signature = tuple[int, ...] | None
+
+
+def signature_of(path: Path) -> Signature:
+    """What tells one state of a file from another; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @dataclass(frozen=True)
@@ -43,12 +54,14 @@ class ModelStore:
         Of the model file, which need not exist yet.
     classifier : ImageClassifier
         What is in it.
+    signature : Signature
+        Of the file, taken before it was read: what another program writes from then on is seen as a change.
     """
 
-    def __init__(self, path: Path, classifier: ImageClassifier) -> None:
+    def __init__(self, path: Path, classifier: ImageClassifier, signature: Signature) -> None:
         self.path = path
-        self._signature = self._unreadable = self._sign()
-        self.current = Snapshot(classifier, 1, self._size())
+        self._signature = self._unreadable = signature
+        self.current = Snapshot(classifier, 1, _size(signature))
 
     def change(self, work: Callable[[ImageClassifier], T], progress: Progress) -> T:
         """Let `work` change a copy of the model, and keep it; for one thread at a time.
@@ -65,32 +78,32 @@ class ModelStore:
             result = work(draft)
             progress("writing the model", 0, 1)
             draft.save(self.path)
-            self._publish(draft)
+            self._publish(draft, signature_of(self.path))
         return result
 
     def look(self) -> None:
         """Read the file again if another program has changed it, unless it was found to be unreadable."""
-        if self._sign() != self._unreadable:
+        if signature_of(self.path) != self._unreadable:
             self.refresh()
 
     def refresh(self) -> None:
         """Read the file again if another program has changed it."""
-        signature = self._sign()
-        if signature is not None and signature != self._signature:
-            old, self._unreadable = self.current.classifier, signature
-            self._publish(ImageClassifier.load(self.path, encoder=old.load_encoder(), cache=old.cache))
+        signature = signature_of(self.path)
+        if signature is None or signature == self._signature:
+            return
+        old, self._unreadable = self.current.classifier, signature
+        read = ImageClassifier.load(self.path, encoder=old.load_encoder(), cache=old.cache)
+        if read.transform != old.transform:
+            raise IncompatibleModelError(
+                f"a model that is served must keep its transform, {old.transform}; another program has put one with "
+                f"{read.transform} in its place: start the service again"
+            )
+        self._publish(read, signature)
 
-    def _publish(self, classifier: ImageClassifier) -> None:
-        self._signature = self._sign()
-        self.current = Snapshot(classifier, self.current.revision + 1, self._size())
+    def _publish(self, classifier: ImageClassifier, signature: Signature) -> None:
+        self._signature = signature
+        self.current = Snapshot(classifier, self.current.revision + 1, _size(signature))
 
-    def _sign(self) -> tuple[int, ...] | None:
-        """What tells one state of the file from another."""
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def _size(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
+def _size(signature: Signature) -> int:
+    return 0 if signature is None else signature[-1]

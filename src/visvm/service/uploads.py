@@ -8,33 +8,34 @@ from typing import TypeVar
 from visvm.encoders.encoder import Pixels
 from visvm.encoders.images import Transform, decode
 from visvm.errors import ImageError, InputError
-from visvm.labelled import Label, as_known, check_label
+from visvm.labelled import Label, as_number, check_label
 from visvm.service.forms import Upload
 from visvm.service.limits import Limits
 
 T = TypeVar("T")
 
 
-def check_labels(texts: Sequence[str], n_images: int, classes: Sequence[Label], limits: Limits) -> list[Label]:
-    """One label for every image: as many as there are, or one for all."""
-    if not n_images:
-        raise InputError("there must be at least one image; there is none: give some in the field images")
+def check_labels(texts: Sequence[str], uploads: Sequence[Upload], field: str, numbers: bool, limits: Limits) -> list[Label]:
+    """One label for every image of a field: as many as there are, or one for all."""
+    n_images = len(uploads)
+    if not uploads:
+        raise InputError(f"there must be at least one image; there is none: give some in the field {field}")
     if len(texts) == 1:
         texts = [texts[0]] * n_images
     if len(texts) != n_images:
         raise InputError(
             f"there must be one label for every image, or one for all; got {n_images} images and {len(texts)} labels"
         )
-    return [check_text(label, f"photo {place}", classes, limits) for place, label in enumerate(texts, start=1)]
+    return [check_text(text, str(upload), numbers, limits) for text, upload in zip(texts, uploads, strict=True)]
 
 
-def check_text(text: str, where: str, classes: Sequence[Label], limits: Limits) -> Label:
-    """A label as the model has it."""
+def check_text(text: str, where: str, numbers: bool, limits: Limits) -> Label:
+    """A label as the model has it: text, or a number where its classes are numbers."""
     if len(text) > limits.label_length:
         raise InputError(
             f"a label must have at most {limits.label_length} characters; that of {where} has {len(text)}: shorten it"
         )
-    return check_label(as_known(classes, [text])[0], where)
+    return check_label(as_number(text) if numbers else text, where)
 
 
 async def decode_all(uploads: Sequence[Upload], transform: Transform, limits: Limits, pool: Executor) -> list[Pixels]:

@@ -141,7 +141,7 @@ const confirmForget = (label, n) => openDialog({
   title: `Forget “${label}”?`,
   body: [
     h('p', {}, `It was learned from ${photos(n)}. It will never be an answer again. This cannot be undone.`),
-    h('p', {}, 'The answers for the other classes stay as they are.'),
+    h('p', {}, 'The answers for the other classes stay as they are. Should you teach it again later, it needs many more photos.'),
     h('p', { class: 'muted' }, 'Only some photos were wrong? If you still have them, you can take just these out.'),
   ],
   actions: [

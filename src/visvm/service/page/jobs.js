@@ -136,8 +136,9 @@ export async function runJob(host, title, start, found = async () => null) {
     return job.result ?? {};
   } catch (error) {
     if (error.name === 'AbortError') throw new Cancelled();
-    if (error.status !== 404 || !job) throw error;
-    const result = await found();
+    const lost = (error.status === 404 && job) || (!error.status && !job); // by a restart, or on the way
+    const result = lost ? await found().catch(() => null) : null;
+    if (!lost || (!result && !job)) throw error;
     if (!result) throw new ApiError(RESTARTED, 404);
     await refreshModel().catch(() => {});
     return result;

@@ -3,6 +3,8 @@ import { isKnown, model } from './model.js';
 
 /** @typedef {{label: string, file: File}} Labelled */
 
+const MOST = 200; // sent with every session
+
 /** @type {({id: number, model: string} & Labelled)[]} */
 let photos = [];
 let loaded = '';
@@ -41,8 +43,16 @@ export const onKept = (listener) => listeners.push(listener);
 /** All that are kept for this model. */
 export const kept = () => (loaded === model()?.name ? photos : []);
 
-/** Those whose class is known, or will be with the given labels: the ones worth testing. @param {Set<string>} labels */
-export const keptFor = (labels) => kept().filter(({ label }) => isKnown(label) || labels.has(label));
+/** Those to test with: their class is known, or will be with the given labels; not too many of any. @param {Set<string>} labels */
+export function keptFor(labels) {
+  const useful = kept().filter(({ label }) => isKnown(label) || labels.has(label));
+  const most = Math.max(1, Math.floor(MOST / new Set(useful.map(({ label }) => label)).size));
+  const seen = new Map();
+  return useful.filter(({ label }) => {
+    seen.set(label, (seen.get(label) ?? 0) + 1);
+    return seen.get(label) <= most;
+  }).slice(0, MOST);
+}
 
 export const loadKept = () => change(() => {});
 

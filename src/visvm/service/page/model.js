@@ -35,8 +35,10 @@ export function onModel(listener) {
 export async function refreshModel(background = false) {
   const response = await request('api/model', { background, headers: etag ? { 'If-None-Match': etag } : {} });
   if (response.status === 304) return;
+  const next = await response.json();
+  for (const each of next.classes) each.label = String(each.label); // which may be a number
+  current = next;
   etag = response.headers.get('ETag') ?? '';
-  current = await response.json();
   for (const listener of listeners) listener(current);
 }
 

@@ -16,11 +16,14 @@ export function isPhoto(file) {
 export const fromInput = (list) => [...list].map((file) => ({ file, path: file.webkitRelativePath || file.name }));
 
 async function walk(entry, path) {
-  if (entry.isFile) return [{ file: await new Promise((good, bad) => { entry.file(good, bad); }), path: path + entry.name }];
+  if (entry.isFile) { // one that cannot be read counts as empty, and is refused by its name
+    const file = await new Promise((good) => { entry.file(good, () => good(new File([], entry.name))); });
+    return [{ file, path: path + entry.name }];
+  }
   const reader = entry.createReader();
   const inside = [];
   for (let more = [null]; more.length; inside.push(...more)) {
-    more = await new Promise((good, bad) => { reader.readEntries(good, bad); });
+    more = await new Promise((good) => { reader.readEntries(good, () => good([])); });
   }
   const found = [];
   for (const child of inside) found.push(...await walk(child, `${path}${entry.name}/`));
@@ -67,7 +70,7 @@ export function photoForm(items, tests = []) {
   for (const [prefix, list] of [['', items], ['test_', tests]]) {
     for (const { file, label } of list) {
       form.append(`${prefix}images`, file, file.name);
-      if (label) form.append(`${prefix}labels`, label);
+      if (label !== undefined) form.append(`${prefix}labels`, label);
     }
   }
   return form;

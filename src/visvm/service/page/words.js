@@ -53,8 +53,9 @@ export function jobWords(job) {
 /** The sentence of a test, or "" without one. */
 export function testWords(test) {
   if (!test?.n) return '';
-  const before = test.accuracy_before == null ? '' : ` (before: ${percent(test.accuracy_before)})`;
-  return `Accuracy on your ${count(test.n, 'test photo')}: ${percent(test.accuracy)}${before}.`;
+  const old = test.accuracy_before == null || test.old_accuracy == null ? ''
+    : ` On the classes it knew: ${percent(test.old_accuracy)}, before ${percent(test.accuracy_before)}.`;
+  return `Accuracy on your ${count(test.n, 'test photo')}: ${percent(test.accuracy)}.${old}`;
 }
 
 /** "3 new classes, 45 photos, 4.1 s." */
