@@ -414,7 +414,7 @@ def serve(
         raise InputError(f"the service needs {error.name}, which is not installed: pip install 'visvm[serve]'") from error
     from visvm import model_file
     from visvm.image_classifier import ImageClassifier
-    from visvm.terminal import out, progress_bars
+    from visvm.terminal import note, out, progress_bars
 
     tokens = Tokens(os.environ.get("VISVM_TOKEN"), os.environ.get("VISVM_READ_TOKEN"))
     if verbose:
@@ -422,16 +422,24 @@ def serve(
         logging.getLogger("visvm.service").setLevel(logging.INFO)
 
     def opened() -> tuple[ImageClassifier, Signature]:
+        options = _given(encoder, transform, components, ridge, seed)
         with progress_bars(quiet) as progress:
-            with model_file.locked(model, _tell_waiting(model, quiet)):  # also sees whether it could be written
-                signature = signature_of(model)
-                classifier = _open_for_learning(model, _given(encoder, transform, components, ridge, seed), cache=False)
-            classifier.load_encoder(progress)
+            try:
+                with model_file.locked(model, _tell_waiting(model, quiet)):  # also sees whether it could be written
+                    signature = signature_of(model)
+                    classifier = _open_for_learning(model, options, cache=False)
+            except ModelFileError as error:
+                if os.access(model.parent, os.W_OK) or not model.is_file():
+                    raise
+                note(f"{error}. It can be asked, but not taught.")
+                signature, classifier = signature_of(model), _open_for_learning(model, options, cache=False)
+            classifier.check_options(progress)
         return classifier, signature
 
     def started(address: str, classifier: ImageClassifier) -> None:
         if not quiet:
-            known = f"{len(classifier.classes_)} classes" if classifier.classes_ else "nothing yet"
+            n = len(classifier.classes_)
+            known = f"{n} class{'' if n == 1 else 'es'}" if n else "nothing yet"
             out().print(f"{model.name} knows {known}. Teach and ask it at {address}  (stop with Ctrl+C)", markup=False)
 
     limits = Limits(upload_bytes=max_upload << 20)

@@ -179,6 +179,10 @@ class ImageClassifier:
             self._encoder = encoder
         return self._encoder
 
+    def check_options(self, progress: Progress = silent) -> None:
+        """Refuse options that learning would refuse; the encoder is loaded for it."""
+        self._head_for(self.load_encoder(progress))._validate_parameters()
+
     def with_encoder(self, encoder: Encoder) -> Self:
         """A copy that uses this encoder, which must have the same weights."""
         twin = copy.copy(self)
@@ -226,7 +230,7 @@ class ImageClassifier:
         self._require_sums("learn more")
         given = read_labelled(images, labels)
         tests = None if test is None else read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
-        self._head_for(self.load_encoder(progress))._validate_parameters()  # before hours are spent on encoding
+        self.check_options(progress)  # before hours are spent on encoding
         clock = _Clock()
         samples = self._encode(given, "encoding", progress, skip_unreadable)
         clock.lap("encode")

@@ -14,6 +14,7 @@ from visvm.encoders.pipeline import Source
 from visvm.errors import InputError
 
 _UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, halves of characters, line ends
+_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}  # what makes text run the other way
 
 Label = str | int
 Images = str | Path | Sequence[str | Source]
@@ -157,7 +158,7 @@ def check_label(label: object, where: str) -> Label:
     """A label as it is kept: text in one Unicode form, so that a name typed on a Mac is the name typed elsewhere."""
     if isinstance(label, str):
         text = unicodedata.normalize("NFC", label).strip()
-        if not text or any(unicodedata.category(letter) in _UNSHOWN for letter in text):
+        if not text or any(unicodedata.category(letter) in _UNSHOWN or letter in _TURNING for letter in text):
             raise InputError(f"a label must be printable text; {where} has {label!r}: rename it")
         return text
     if (isinstance(label, int) or hasattr(label, "__index__")) and not is_forgotten(int(label)):

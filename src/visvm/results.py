@@ -134,7 +134,7 @@ def first_session_note(report: SessionReport) -> str | None:
     """What whoever began with little should know."""
     if report.session == 1 and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
         return (
-            "a first session of few classes or images settles λ and the blocks poorly, for good: better begin with more of both"
+            "a first session of few classes or images sets a model up poorly, for good: better begin a new one with more of both"
         )
     return None
 

@@ -248,6 +248,18 @@ def test_kill_9_within_a_session_leaves_the_photos_on_the_page(place, visit, pho
         expect_classes(page, "blue", "green", "red")
 
 
+def test_whoever_begins_with_little_is_asked_first(untaught, visit, photos):
+    page = visit(untaught)
+    gather(page, photos["red"], "red")
+    find(page, "learn").click()
+    expect(page.locator("dialog")).to_contain_text("Two or more classes with five or more photos each")
+    page.keyboard.press("Escape")
+    expect(find(page, "group-label")).to_have_value("red")
+    find(page, "learn").click()
+    find(page, "learn-anyway").click()
+    expect(find(page, "result")).to_contain_text("begin a new one with more of both")
+
+
 def test_cancelling_gives_the_photos_back(taught, visit, photos):
     page = visit(taught)
     gather(page, photos["red"], "red")
@@ -429,6 +441,7 @@ def test_errors_are_told_where_they_happen(untaught, visit, photos, asked, tmp_p
     expect(find(page, "teach-error")).to_have_count(0)
     gather(page, broken, "red")
     find(page, "learn").click()
+    find(page, "learn-anyway").click()
     expect(find(page, "teach-error")).to_contain_text("every file must be an image; 1 cannot be read: broken.png (")
     expect(find(page, "group")).to_have_count(2)  # nothing was lost
 

@@ -464,6 +464,7 @@ def test_a_file_that_another_program_has_spoilt_is_not_written_over(taught, plac
     (tmp_path / "m.visvm").write_bytes(b"spoilt")
     job = taught.end(taught.upload("/api/learn", *photos(place / "yellow")))
     assert "must be a model" in job["problem"]["detail"]
+    assert str(tmp_path) not in job["problem"]["detail"]
     assert (tmp_path / "m.visvm").read_bytes() == b"spoilt"
     assert ask(taught, photos(place / "test")[0][:1])
     (tmp_path / "m.visvm").write_bytes(good)

@@ -24,6 +24,7 @@ LABELS = [
     "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
     "x" * 10_000,
     "\x1b[31m",
+    "\u202exe",
 ]
 HARMLESS_LABELS = ["<script>alert(1)</script>", "../../etc/passwd", "'; drop table classes; --", "🦜", "{{7*7}}", "%s%n"]
 

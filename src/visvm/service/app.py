@@ -125,10 +125,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
     )
     async def model_file() -> StreamingResponse:
         """The model file, to be used with the command line or another service."""
-        try:
-            file = service.store.path.open("rb")  # which stays this state of the model, whatever is written meanwhile
-        except FileNotFoundError:
-            raise RefusedError(409, "there must be something to download; this model knows nothing yet: teach it first") from None
+        if not service.store.path.is_file():
+            raise RefusedError(409, "there must be a model file to download; there is none: teach the model, and it is written")
+        file = service.store.path.open("rb")  # which stays this state of the model, whatever is written meanwhile
         file.seek(0, 2)
         name = quote(service.store.path.name, safe="")
         headers = {"Content-Length": str(file.tell()), "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
@@ -354,11 +353,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         return Response(status_code=304, headers=error.headers)
     if (refused := request.scope.get("visvm.refused")) is not None:  # of the body, which FastAPI takes for a mistake in it
         return problem_response(problem_of(refused), refused.headers)
-    detail = (
-        "an address must be one of /openapi.json, asked by one of its methods; this is not"
-        if error.status_code in (404, 405)
-        else str(error.detail)
-    )
+    what = "address" if error.status_code in (404, 405) else "body"
+    detail = f"a request must have an address, a method and a body that /openapi.json names; its {what} is another: correct it"
     return problem_response(problem(error.status_code, detail), dict(error.headers or {}))
 
 

@@ -1,6 +1,7 @@
 """What the endpoints share: predictions in batches, changes in turn, and what is counted."""
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.images import Transform
-from visvm.errors import InputError
+from visvm.errors import InputError, ModelFileError
 from visvm.image_classifier import ImageClassifier, Progress
 from visvm.labelled import Label
 from visvm.results import Prediction
@@ -127,7 +128,10 @@ class Service:
         """Have the model changed, in its turn."""
 
         def job(progress: Progress) -> dict[str, Any]:
-            return self.store.change(lambda classifier: work(classifier, progress), progress)
+            try:
+                return self.store.change(lambda classifier: work(classifier, progress), progress)
+            except ModelFileError as error:  # whose sentence names the file, the folder of which is nobody's business
+                raise ModelFileError(str(error).replace(f"{self.store.path.resolve().parent}{os.sep}", "")) from error
 
         return self.jobs.submit(kind, job, held)
 

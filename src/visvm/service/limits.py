@@ -31,7 +31,7 @@ class Limits:
 
     upload_bytes: int = 1024 * _MEGABYTE
     files: int = 1000
-    pixels: int = 100_000_000
+    pixels: int = 89_000_000
     label_length: int = 200
     waiting_images: int = 256
     waiting_jobs: int = 8

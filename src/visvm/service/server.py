@@ -22,7 +22,7 @@ def require_token(host: str, tokens: Tokens) -> None:
     """Refuse to serve other machines without a token for writing."""
     if not _is_loopback(host) and tokens.write is None:
         raise InputError(
-            f"serving other machines needs a token; {host} was given without one: set VISVM_TOKEN to a long random word, "
+            f"serving other machines needs a token; {host!r} was given without one: set VISVM_TOKEN to a long random word, "
             "or leave --host out"
         )
 
@@ -71,7 +71,7 @@ def serve(
             timeout_graceful_shutdown=5,
             lifespan="off",
         )
-        shown = f"[{host}]" if ":" in host else host
+        shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):  # which is how it is meant to be stopped

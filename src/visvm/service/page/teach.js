@@ -150,10 +150,24 @@ async function keepTests(tests) {
   return keep(tests).then(() => [], () => ['The test photos could not be kept: this browser has no room for them.']);
 }
 
+/** The first session settles how the model looks at photos, for good. @returns {Promise<boolean>} enough of both, or wanted */
+async function enoughToBegin(items) {
+  const n = new Set(items.map(({ label }) => label)).size;
+  if (model().n_sessions || (n > 1 && items.length >= 5 * n)) return true;
+  const answer = await openDialog({
+    title: 'Begin with so little?',
+    body: [h('p', {}, `${photos(items.length)} of ${classes(n)} are little to begin with. What it learns first decides how well it `
+      + 'sees, and cannot be made better later. Two or more classes with five or more photos each are a good start.')],
+    actions: [{ text: 'Learn anyway', value: 'learn', kind: 'primary', testid: 'learn-anyway' }],
+  });
+  return Boolean(answer);
+}
+
 async function learn() {
   error.clear();
   if (!named()) return;
   const { items, tests } = split(groups);
+  if (!await enoughToBegin(items)) return;
   const all = [...keptFor(new Set(items.map(({ label }) => label))), ...tests];
   const problem = tooMuch(items, all);
   if (problem) {

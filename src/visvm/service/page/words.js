@@ -3,11 +3,14 @@
 const STAGES = {
   encoding: 'Looking at photos',
   'encoding test images': 'Looking at test photos',
-  'choosing layers': 'Finding out what to look for',
-  'training the mixer': 'Preparing',
+  'choosing λ and blocks': 'Finding out what to look for',
   learning: 'Learning',
   calibrating: 'Finding out how sure it can be',
   'writing the model': 'Saving',
+  beginning: 'Beginning',
+  forgetting: 'Forgetting',
+  renaming: 'Renaming',
+  'waiting for another program': 'Another program is changing the model: waiting for it',
 };
 
 /** "1 photo", "1,200 photos" */
