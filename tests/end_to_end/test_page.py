@@ -457,6 +457,7 @@ def test_errors_are_told_where_they_happen(untaught, visit, photos, asked, tmp_p
     show(page, "teach")
     find(page, "group-remove").last.click()
     find(page, "learn").click()
+    find(page, "learn-anyway").click()
     expect(find(page, "result")).to_contain_text("1 new class")
     assert ask(page, asked["red"])[0][0] == "red"
     expect(find(page, "ask-error")).to_have_count(0)
