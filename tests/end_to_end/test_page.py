@@ -1,5 +1,6 @@
 """The page of `visvm serve` in a browser: everything a person does, two at once, by keyboard, on a phone, and what goes wrong."""
 
+import base64
 import json
 import os
 import re
@@ -21,6 +22,10 @@ READ_TOKEN = "another-long-and-random-word"
 MANY = 300
 RESTARTED = "The server was restarted before this was learned. Your photos are still here: press Learn again."
 TELL_VIOLATIONS = "addEventListener('securitypolicyviolation', (event) => console.error('CSP', event.violatedDirective))"
+GIVEN = {
+    "paste": "(data) => document.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }))",
+    "drop": "(data) => document.dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }))",
+}
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOCUS_IS_SEEN = """[document.activeElement, document.activeElement.closest('label')]
   .some((each) => each && getComputedStyle(each).outlineStyle !== 'none')"""
@@ -133,6 +138,22 @@ def teach(page, shown):
     find(page, "learn").click()
     expect(find(page, "result")).to_be_visible()
     return find(page, "result")
+
+
+def carried(page, paths):
+    """Files as a drop or a paste carries them."""
+    contents = [base64.b64encode(path.read_bytes()).decode() for path in paths]
+    return page.evaluate_handle(
+        """async (contents) => {
+          const carried = new DataTransfer();
+          for (const [place, content] of contents.entries()) {
+            const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+            carried.items.add(new File([bytes], `${place}.png`, { type: 'image/png' }));
+          }
+          return carried;
+        }""",
+        contents,
+    )
 
 
 def ask(page, path):
@@ -277,6 +298,16 @@ def test_a_folder_names_its_classes(taught, visit, place):
     expect(find(page, "group")).to_have_count(4)
     assert sorted(each.input_value() for each in find(page, "group-label").all()) == sorted(tiny.COLOURS)
     expect(page.locator("#teach-summary")).to_have_text("24 photos in 4 classes")
+
+
+def test_photos_are_dropped_and_pasted(taught, visit, photos, asked):
+    page = visit(taught)
+    page.dispatch_event('[data-testid="drop-teach"]', "drop", {"dataTransfer": carried(page, photos["red"])})
+    expect(find(page, "group")).to_contain_text("6 photos")
+    show(page, "ask")
+    for colour, event in (("green", "paste"), ("blue", "drop")):
+        page.evaluate(GIVEN[event], carried(page, [asked[colour]]))
+        expect(find(page, "answer").first).to_contain_text(colour)
 
 
 def test_classes_are_put_together_and_photos_taken_out(untaught, visit, photos):
