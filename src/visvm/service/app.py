@@ -67,7 +67,7 @@ def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK
     )
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
-    for add in (_add_state, _add_predict, _add_changes, _add_jobs):
+    for add in (_add_state, _add_predict, _add_changes, _add_classes, _add_jobs):
         add(app, service)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     if tokens.wanted:
@@ -176,7 +176,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 
 
 def _add_changes(app: FastAPI, service: Service) -> None:
-    """What changes the model."""
+    """What changes the model by images."""
 
     @app.post(
         "/api/learn",
@@ -225,6 +225,10 @@ def _add_changes(app: FastAPI, service: Service) -> None:
                 return {"n_images": classifier.forget(form.images["images"], labels, progress=progress)}
 
             return _accepted(service, service.change("forget", work, held.pop_all()), response)
+
+
+def _add_classes(app: FastAPI, service: Service) -> None:
+    """What changes classes without any image."""
 
     @app.post("/api/classes/rename", tags=["changes"], status_code=202)
     async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:

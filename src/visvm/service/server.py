@@ -4,7 +4,7 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import uvicorn
@@ -54,12 +54,11 @@ def serve(
     """
     require_token(host, tokens)
     listener = _listen(host, port)
-    try:
+    with ExitStack() as undo:
+        undo.callback(listener.close)
         classifier, signature = opened()
         service = Service(path, classifier, signature, limits)
-    except BaseException:
-        listener.close()
-        raise
+        undo.pop_all()
     try:
         app = create_app(service, tokens, {*LOOPBACK, host})
         config = uvicorn.Config(
