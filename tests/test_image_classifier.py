@@ -380,7 +380,7 @@ def test_progress_is_told(make, place):
     make().learn(place / "base", test=place / "test", progress=lambda *what: told.append(what))
     assert {stage for stage, _, _ in told} >= {"encoding", "encoding test images", "learning"}
     assert ("encoding", 18, 18) in told
-    assert [what for what in told if what[0] == "learning"] == [("learning", 0, 2), ("learning", 1, 2), ("learning", 2, 2)]
+    assert [what for what in told if what[0] == "learning"] == [("learning", 0, 1), ("learning", 1, 1)]
     assert all(0 <= done <= total for _, done, total in told)
 
 

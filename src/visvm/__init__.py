@@ -2,7 +2,8 @@
 
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
 whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
-and ``head_state`` (one file holds a model), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
+and ``head_state`` (one file holds a model), ``journal`` (so does half a session), ``learning`` (files → sums, piece by piece),
+``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
 reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``service``
 (HTTP and the web page, with its own reading order), ``cli_upkeep``, ``cli_bench``, ``cli``.
 

@@ -100,16 +100,21 @@ def learn(
 ) -> None:
     """Learn one session: new classes, more images of known ones, or both. Creates MODEL if it is new."""
     from visvm import model_file
+    from visvm.journal import Journal
+    from visvm.learning import LocalEngine
     from visvm.reporting import show_report
     from visvm.terminal import print_json, progress_bars
 
     options = _given(encoder, transform, components, ridge, seed)
     with model_file.locked(model, _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
-        report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, progress=progress)
-        progress("writing the model", 0, 1)
-        classifier.save(model)
-        progress("writing the model", 1, 1)
+        with Journal(model) as journal:
+            report = classifier.learn(
+                folder, test=test, skip_unreadable=skip_unreadable, engine=LocalEngine(journal), progress=progress
+            )
+            progress("writing the model", 0, 1)
+            classifier.save(model)
+            progress("writing the model", 1, 1)
     if as_json:
         print_json(report)
     elif not quiet:

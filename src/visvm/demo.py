@@ -20,8 +20,9 @@ from visvm.encoders.images import Transform, decode
 from visvm.encoders.pipeline import Source, content_of
 from visvm.errors import InputError
 from visvm.figures import draw_demo
-from visvm.image_classifier import ImageClassifier, Progress
+from visvm.image_classifier import ImageClassifier
 from visvm.labelled import Label, Labelled, read_labelled
+from visvm.learning import Progress
 from visvm.terminal import percent, table
 
 _SESSIONS = 5

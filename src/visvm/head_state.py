@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visvm.errors import ModelFileError
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
@@ -17,6 +18,7 @@ from visvm.head.predictor import Predictor
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.statistics import Statistics
+from visvm.labelled import shown
 from visvm.model_file import Array, Header, Tensors, altered
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 _OPTIONS = ("n_components", "ridge", "svm_cost", *(field.name for field in fields(MixerOptions)))
 
 
-def head_state(head: "VisClassifier") -> tuple[Header, Tensors]:
-    """A fitted head as JSON and tensors; one without sums gives what predicting needs."""
+def head_state(head: "VisClassifier", *, solved: bool = True) -> tuple[Header, Tensors]:
+    """A fitted head as JSON and tensors; one without sums gives what predicting needs, one not `solved` all but that."""
     kernel_map = head.kernel_map_
     header = {
         **{name: _plain(getattr(head, name)) for name in _OPTIONS},
@@ -37,9 +39,11 @@ def head_state(head: "VisClassifier") -> tuple[Header, Tensors]:
         "layer_path": [trial._asdict() for trial in head.layer_path_],
         "kernel_map": {"seed": kernel_map.seed, "digest": kernel_map.digest},
         "form": None,
+        **({} if solved else {"solved": False}),
     }
     tensors = {f"mixer.{name}": value for name, value in head.mixer_.weights._asdict().items()}
-    tensors["coefficients"] = head.coefficients_
+    if solved:
+        tensors["coefficients"] = head.coefficients_
     if hasattr(head, "statistics_"):
         tensors["class_sums"] = head.statistics_.class_sums
         scatter = head.statistics_.scatter
@@ -60,7 +64,15 @@ def _plain(value: Any) -> Any:
 
 def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> Predictor:
     """What predicts, of a head that `head_state` described; a file whose parts do not fit together is refused."""
+    if not header.get("solved", True):
+        raise ModelFileError(f"{shown(path)} holds sums and no model to ask: add it to one with 'visvm merge'")
+    return _restore_predictor(path, header, classes, tensors)
+
+
+def _restore_predictor(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> Predictor:
+    """The same of a head that is not solved, which then knows no class."""
     with _fitting_together(path):
+        solved = header.get("solved", True)
         dims, layers = tuple(map(int, header["layer_dims"])), tuple(map(int, header["layers"]))
         n_components, hidden = header["n_components"], header["hidden"]
         sizes = (hidden, *dims, *layers) if n_components is None else (n_components, hidden, *dims, *layers)
@@ -72,7 +84,7 @@ def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: T
             "mixer.v_bias": (hidden,),
             "mixer.u": (dims[-1], hidden),
             "mixer.u_bias": (dims[-1],),
-            "coefficients": (width + 1, len(classes)),
+            **({"coefficients": (width + 1, len(classes))} if solved else {}),
             "calibration": INVERSE_TEMPERATURES.shape,
         }
         for name, shape in shapes.items():
@@ -85,6 +97,8 @@ def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: T
         labels = np.array(classes) if classes else np.empty(0, dtype=np.int64)
         if labels.dtype.kind not in "iU":
             raise ValueError("classes are no names or numbers of 64 bits")
+        if not solved:
+            return Predictor(mixer, kernel_map, np.empty((width + 1, 0)), labels[:0])
         return Predictor(mixer, kernel_map, tensors["coefficients"], labels)
 
 
@@ -92,7 +106,7 @@ def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensor
     """The head that `head_state` described, ready to learn more if its sums are there."""
     from visvm.head.classifier import VisClassifier
 
-    parts = restore_predictor(path, header, classes, tensors)
+    parts = _restore_predictor(path, header, classes, tensors)
     with _fitting_together(path):
         dims, layers = parts.mixer.layer_dims, parts.mixer.layers
         options = {"optimizer": "sgd", **header}  # which early files do not name: there was no other
@@ -108,7 +122,8 @@ def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensor
         head.classes_, head.coefficients_ = parts.classes, parts.coefficients
         head.mixer_, head.kernel_map_ = parts.mixer, parts.kernel_map
         if header["form"] is not None:
-            head.statistics_ = _restore_statistics(header["form"], head.classes_, parts.kernel_map.width, tensors)
+            labels = parts.classes if header.get("solved", True) else np.array(classes)
+            head.statistics_ = _restore_statistics(header["form"], labels, parts.kernel_map.width, tensors)
     return head
 
 

@@ -3,8 +3,7 @@
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import Source, Unreadable, encode_files, encode_stream
 from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
 from visvm.head.calibration import INVERSE_TEMPERATURES, log_likelihoods, probabilities
+from visvm.head.checks import check_one_kind, seed_of
 from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
@@ -38,18 +38,19 @@ from visvm.labelled import (
     read_labelled,
     shown,
 )
-from visvm.results import Evaluation, Prediction, SessionReport, SessionTest, evaluate_labels, session_test
+from visvm.learning import Engine, Learned, LocalEngine, Progress, Work, opened_cache, stratified
+from visvm.results import Evaluation, Prediction, SessionReport, evaluate_labels, session_test
 
 if TYPE_CHECKING:
     from visvm.head.classifier import VisClassifier
 
 Array = NDArray[np.float64]
 
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is in all."""
-
 MOST_CALIBRATION_IMAGES = 500
 """So many images of a session, at most, are scored as if they had not been learned."""
+
+
+_HOW_TO_LEAVE_OUT = "repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True)"
 
 
 def silent(stage: str, done: int, total: int) -> None:
@@ -72,6 +73,9 @@ class ImageClassifier:
         Where features are kept so that an image is encoded once: in the user's cache folder, a file of one's own, or nowhere.
     layers, ridge, svm_cost, memory_limit
         As in ``VisClassifier``.
+    max_base_images : int or None, default=10000
+        What the first session settles for good (λ, blocks, mixer) it settles on about so many images of it at most, the same
+        share of every class; None means all. All are learned.
 
     Attributes
     ----------
@@ -93,12 +97,14 @@ class ImageClassifier:
         layers: Any = "auto",
         ridge: float | str = "auto",
         svm_cost: float = 10.0,
+        max_base_images: int | None = 10_000,
         memory_limit: float | None = None,
     ) -> None:
         self._encoder = None if isinstance(encoder, str) else encoder
         self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
         self.transform = transform
         self.cache = cache
+        self.max_base_images = max_base_images
         self.history_: list[dict[str, Any]] = []
         self._encoder_digest: str | None = None
         self._counts: dict[Label, int] = {}  # images of every class, of a model without sums
@@ -206,9 +212,12 @@ class ImageClassifier:
         *,
         test: str | Path | tuple[Sequence[str | Source], Sequence[Label]] | None = None,
         skip_unreadable: bool = False,
+        engine: Engine | None = None,
         progress: Progress = silent,
     ) -> SessionReport:
         """Learn one session: any mix of new classes and more images of known ones.
+
+        Images are encoded and added to the sums piece by piece: memory does not grow with their number.
 
         Parameters
         ----------
@@ -218,9 +227,11 @@ class ImageClassifier:
             With image files or contents, one each.
         test : path, or pair of sequences, optional
             Folder or CSV file of images to test with after the session, or images and their labels; those of classes not yet
-            known are left out.
+            known are left out. Their features are held in memory.
         skip_unreadable : bool, default=False
             Leave out files that are no images; otherwise they stop the session.
+        engine : Engine, optional
+            Who does the work: ``LocalEngine(journal)`` in this process, which is also the default, or ``RayEngine(…)``.
         progress : callable, optional
 
         Returns
@@ -231,27 +242,91 @@ class ImageClassifier:
         given = read_labelled(images, labels)
         tests = None if test is None else read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
         self.check_options(progress)  # before hours are spent on encoding
-        clock = _Clock()
-        samples = self._encode(given, "encoding", progress, skip_unreadable)
-        clock.lap("encode")
-        known = set(self.classes_)
-        new = [label for label in _distinct(samples.labels) if label not in known]
-        held_out = None
+        if hasattr(self.head_, "statistics_"):
+            check_one_kind(self.head_.classes_, np.array(given.labels[:1]))
+        clock, known, held_out = _Clock(), set(self.classes_), None
         if tests is not None:
-            held_out = self._encode(tests.only({*known, *new}), "encoding test images", progress, skip_unreadable)
+            held_out = self._encode(tests.only({*known, *given.labels}), "encoding test images", progress, skip_unreadable)
             clock.lap("test")
-        draft = self._learned(samples, progress)
+        work = self._work(given, skip_unreadable)
+        draft = copy.copy(self)
+        draft._head = self._head_for(work.encoder)
+        learned = (engine or LocalEngine()).learn(draft._head, work, progress)
+        clock.lap("encode")
+        clock.move(learned.learn_seconds, "encode", "learn")
+        if not skip_unreadable:
+            _refuse(list(learned.unreadable.values()), _HOW_TO_LEAVE_OUT)
+        labels_learned = [label for place, label in enumerate(given.labels) if place not in learned.unreadable]
+        if not labels_learned:
+            raise ImageError("there must be at least one image that can be read; there is none")
+        new = [label for label in _distinct(labels_learned) if label not in known]
+        progress("learning", 0, 1)
+        draft._head.solve()
+        progress("learning", 1, 1)
+        draft._encoder_digest = work.encoder.digest
+        draft._calibrate(work, learned, progress)
         clock.lap("learn")
         outcome = None
-        if held_out is not None and held_out.labels:
-            before = self._predict(held_out.features) if known else None
-            outcome = session_test(held_out.labels, draft._predict(held_out.features), set(new), before)
+        if held_out is not None and (tested := held_out.only({*known, *new})).labels:
+            before = self._predict(tested.features) if known else None
+            outcome = session_test(tested.labels, draft._predict(tested.features), set(new), before)
             clock.lap("test")
-        skipped = samples.skipped + (held_out.skipped if held_out is not None else ())
-        report = draft._report(samples, new, clock.seconds, skipped, outcome)
+        skipped = tuple(str(each.path) for each in learned.unreadable.values())
+        report = SessionReport(
+            session=len(self.history_) + 1,
+            learned_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            n_images=len(labels_learned),
+            new_classes=tuple(new),
+            returning_classes=tuple(label for label in _distinct(labels_learned) if label in known),
+            n_classes=len(draft.classes_),
+            ridge=draft.head_.ridge_,
+            layers=draft.head_.layers_,
+            seconds=clock.seconds,
+            peak_memory=peak_bytes(),
+            skipped=skipped + (held_out.skipped if held_out is not None else ()),
+            test=outcome,
+            settled_on=len(work.sample) if 0 < len(work.sample) < len(given.labels) else None,
+        )
         draft.history_ = [*self.history_, _as_in_a_file(report)]
         self.__dict__ = draft.__dict__
         return report
+
+    def _work(self, given: Labelled, skip_unreadable: bool) -> Work:
+        """What a session that learns these images is to do."""
+        encoder, base = self.load_encoder(), not hasattr(self.head_, "statistics_")
+        seed = seed_of(self._options["random_state"]) if base else self.head_.seed_
+        chosen = np.random.default_rng(0).permutation(len(given.labels))[:MOST_CALIBRATION_IMAGES]
+        return Work(
+            images=given,
+            encoder=encoder,
+            transform=Transform(self.transform, encoder.preprocessing),
+            cache=self.cache,
+            skip_unreadable=skip_unreadable,
+            sample=stratified(given.labels, self.max_base_images, seed) if base else (),
+            calibration=frozenset(chosen.tolist()),
+        )
+
+    def _calibrate(self, work: Work, learned: Learned, progress: Progress) -> None:
+        """Measure, by some images of a session, how far scores can be trusted."""
+        head, thin = self.head_, isinstance(self.head_.statistics_.scatter, ThinScatter)
+        # Of dense sums, leaving samples out costs another factorisation: only where many classes have come since the last time.
+        if len(self.classes_) < 2 or not (thin or len(self.classes_) > 1.2 * self._calibrated_classes):
+            return
+        progress("calibrating", 0, 1)
+        places = sorted(work.calibration - set(learned.unreadable))
+        if missing := [place for place in places if place not in learned.features]:  # which were encoded elsewhere
+            sources, labels = work.images.sources, work.images.labels
+            there = Labelled([sources[place] for place in missing], [labels[place] for place in missing])
+            encoded = self._encode(there, "encoding for calibration", progress, skip_unreadable=False)
+            learned.features |= dict(zip(missing, encoded.features, strict=True))
+        labels_there = work.labels(places)
+        named = np.array([not is_forgotten(label) for label in head.classes_.tolist()])
+        scores = head.leave_one_out_scores(np.array([learned.features[place] for place in places]), labels_there)[:, named]
+        targets = np.searchsorted(head.classes_[named], labels_there)
+        # What was measured among fewer classes counts half from session to session.
+        self._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
+        self._calibrated_classes = len(self.classes_)
+        progress("calibrating", 1, 1)
 
     def merge(self, other: "ImageClassifier") -> Self:
         """Add what another model has learned, as if this one had learned it too.
@@ -387,7 +462,7 @@ class ImageClassifier:
         self._fitted()
         _check_top(top)
         encoder, done = self.load_encoder(progress), 0
-        with self._opened_cache() as cache:
+        with opened_cache(self.cache) as cache:
             for outcomes in encode_stream(images, encoder, Transform(self.transform, encoder.preprocessing), cache):
                 readable = [outcome for outcome in outcomes if not isinstance(outcome, Unreadable)]
                 features = np.array([each for _, each in readable])
@@ -535,10 +610,10 @@ class ImageClassifier:
         """Layer features of labelled files."""
         encoder = self.load_encoder(progress)
         transform = Transform(self.transform, encoder.preprocessing)
-        with self._opened_cache() as cache:
+        with opened_cache(self.cache) as cache:
             encoded = encode_files(given.sources, encoder, transform, cache, lambda done, total: progress(stage, done, total))
         if not skip_unreadable:
-            _refuse(encoded.unreadable, "repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True)")
+            _refuse(encoded.unreadable, _HOW_TO_LEAVE_OUT)
         labels = [given.labels[place] for place in encoded.places]
         if given.labels and not labels:
             raise ImageError("there must be at least one image that can be read; there is none")
@@ -549,57 +624,6 @@ class ImageClassifier:
         head = copy.copy(self.head_)
         head.layer_dims = encoder.layer_dims
         return head
-
-    def _learned(self, samples: "_Samples", progress: Progress) -> Self:
-        """A copy that has learned these samples."""
-        encoder, labels = self.load_encoder(), np.array(samples.labels)
-        draft = copy.copy(self)
-        head = draft._head = self._head_for(encoder)
-        head._listener = progress
-        head.partial_fit(samples.features, labels)
-        del head._listener
-        progress("calibrating", 0, 1)
-        draft._encoder_digest = encoder.digest
-        thin = isinstance(head.statistics_.scatter, ThinScatter)
-        # Of dense sums, leaving samples out costs another factorisation: only where many classes have come since the last time.
-        if len(draft.classes_) > 1 and (thin or len(draft.classes_) > 1.2 * self._calibrated_classes):
-            chosen = np.random.default_rng(0).permutation(len(labels))[:MOST_CALIBRATION_IMAGES]
-            named = np.array([not is_forgotten(label) for label in head.classes_.tolist()])
-            scores = head.leave_one_out_scores(samples.features[chosen], labels[chosen])[:, named]
-            targets = np.searchsorted(head.classes_[named], labels[chosen])
-            # What was measured among fewer classes counts half from session to session.
-            draft._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
-            draft._calibrated_classes = len(draft.classes_)
-        progress("calibrating", 1, 1)
-        return draft
-
-    def _report(
-        self, samples: "_Samples", new: list[Label], seconds: dict[str, float], skipped: tuple[str, ...], test: SessionTest | None
-    ) -> SessionReport:
-        return SessionReport(
-            session=len(self.history_) + 1,
-            learned_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            n_images=len(samples.labels),
-            new_classes=tuple(new),
-            returning_classes=tuple(label for label in _distinct(samples.labels) if label not in new),
-            n_classes=len(self.classes_),
-            ridge=self.head_.ridge_,
-            layers=self.head_.layers_,
-            seconds=seconds,
-            peak_memory=peak_bytes(),
-            skipped=skipped,
-            test=test,
-        )
-
-    @contextmanager
-    def _opened_cache(self) -> Iterator[FeatureCache | None]:
-        if isinstance(self.cache, FeatureCache):
-            yield self.cache
-        elif self.cache is False:
-            yield None
-        else:
-            with FeatureCache(None if self.cache is True else Path(self.cache)) as cache:
-                yield cache
 
     def _predict(self, features: LayerFeatures) -> list[Label]:
         return list(self._fitted().predict(features).tolist())
@@ -626,6 +650,12 @@ class _Samples:
     labels: list[Label]
     skipped: tuple[str, ...]
 
+    def only(self, classes: set[Label]) -> "_Samples":
+        """Those of the given classes."""
+        kept = [label in classes for label in self.labels]
+        labels = [label for label, wanted in zip(self.labels, kept, strict=True) if wanted]
+        return _Samples(self.features[np.array(kept, dtype=bool)], labels, self.skipped)
+
 
 class _Clock:
     """Seconds by stage."""
@@ -639,6 +669,11 @@ class _Clock:
         now = time.perf_counter()
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now
+
+    def move(self, seconds: float, stage: str, other: str) -> None:
+        """Count some of a stage's time to another one."""
+        self.seconds[stage] -= seconds
+        self.seconds[other] = self.seconds.get(other, 0.0) + seconds
 
 
 def _absolute(name: str) -> str:

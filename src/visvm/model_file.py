@@ -73,25 +73,30 @@ def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
 
 
 def write(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
-    """Write a model file; until the last step the old one stays as it is."""
+    """Write a model file, which nobody else writes meanwhile; until the last step the old one stays as it is."""
+    with locked(path):
+        replace(path, header, tensors)
+
+
+def replace(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    """Write a file in the form of a model's; until the last step the old one stays as it is."""
     path = _real(path)
     digests = {name: _digest(tensor) for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, **header, "tensors": digests})  # ASCII: a file name need not be valid Unicode
     part = path.with_name(f".{path.name}.part")
-    with locked(path):
-        try:
-            _write_tensors(part, tensors, {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()})
-            if path.exists():
-                shutil.copymode(path, part)
-            part.replace(path)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise ModelFileError(
-                f"{shown(path)} must be writable; it is not ({' '.join(str(error).split())}): make room or choose another place"
-            ) from error
-        if os.name == "posix":
-            with suppress(OSError):  # a file system that cannot: the file is in its place all the same
-                _flush_folder(path.parent)
+    try:
+        _write_tensors(part, tensors, {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()})
+        if path.exists():
+            shutil.copymode(path, part)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise ModelFileError(
+            f"{shown(path)} must be writable; it is not ({' '.join(str(error).split())}): make room or choose another place"
+        ) from error
+    if os.name == "posix":
+        with suppress(OSError):  # a file system that cannot: the file is in its place all the same
+            _flush_folder(path.parent)
 
 
 def read_header(path: Path) -> Header:

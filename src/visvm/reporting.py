@@ -27,6 +27,8 @@ def show_report(model: Path, report: SessionReport) -> None:
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
     memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
     console.print(f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}", markup=False)
+    if report.settled_on is not None:
+        console.print(f"λ, blocks and mixer were settled on a sample of {report.settled_on} images; all were learned")
     if (warning := first_session_note(report)) is not None:
         note(warning)
     if report.skipped:

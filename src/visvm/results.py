@@ -114,6 +114,8 @@ class SessionReport:
         Files that could not be read.
     test : SessionTest or None
         Accuracy on the test images of all classes known, where there are some.
+    settled_on : int or None
+        Of a first session of many images, on how many of them λ, blocks and mixer were settled.
     """
 
     session: int
@@ -128,6 +130,7 @@ class SessionReport:
     peak_memory: int | None = None
     skipped: tuple[str, ...] = ()
     test: SessionTest | None = None
+    settled_on: int | None = None
 
 
 def first_session_note(report: SessionReport) -> str | None:

@@ -38,6 +38,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     random_state: Any
     max_selection_samples: int | None
     memory_limit: float | None
+    statistics_: Statistics
     _listener: Callable[[str, int, int], None] | None = None
 
     # Public methods
@@ -57,9 +58,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         -------
         self
         """
-        draft = copy.copy(self)
-        for name in [name for name in vars(draft) if name.endswith("_")]:
-            delattr(draft, name)
+        draft = self._blank()
         draft._learn(X, y, sample_weight, base=True)
         return self._commit(draft)
 
@@ -87,6 +86,57 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         draft = copy.copy(self)
         draft._learn(X, y, sample_weight, base=not hasattr(self, "statistics_"), classes=classes)
         return self._commit(draft)
+
+    def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Make the base session's choices, and learn nothing yet; whatever was learned before is dropped.
+
+        ``fit`` is ``settle``, ``accumulate`` and ``solve``: three steps for data that come in pieces, of which the first may see
+        a sample.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+            Which knows no class, and whose λ, kernel map (and, in ``VisClassifier``, layers and mixer) are settled.
+        """
+        draft = self._blank()
+        draft._validate_parameters()
+        draft._begin(*draft._validate_samples(X, y, sample_weight, base=True))
+        draft._solve()
+        return self._commit(draft)
+
+    def accumulate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Add samples to the sums, and solve later: until then scores stay as they are.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``partial_fit``; the base session's choices must have been made.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "statistics_")
+        features, labels, weight = self._validate_samples(X, y, sample_weight, base=False)
+        self._check_memory(len(features), len(np.unique(labels)))
+        self._accumulate(features, labels, weight)
+        return self
+
+    def solve(self) -> Self:
+        """Find the coefficients that belong to the sums.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "statistics_")
+        self._solve()
+        return self
 
     def merge(self, other: Self) -> Self:
         """Add what another model has learned, as if this one had learned it too.
@@ -254,26 +304,38 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """Learn one session, on a draft."""
         self._validate_parameters()
         features, labels, weight = self._validate_samples(X, y, sample_weight, base=base)
-        present, targets = np.unique(labels, return_inverse=True)
+        present = np.unique(labels)
         if classes is not None and len(strange := np.setdiff1d(present, np.asarray(classes))):
             raise InputError(f"labels must be among the classes given; {strange[0]!s} is not: add it, or give none")
         if base:
-            self.statistics_ = Statistics(self.n_components or self._fused_width())
-        self._check_memory(len(features), len(present), base=base)
-        if base:
-            self.seed_ = seed_of(self.random_state)
-            self.kernel_map_ = KernelMap(self._fused_width(), self.n_components, self.seed_)
-            self._settle(features, targets, weight)
+            self._begin(features, labels, weight)
         else:
+            self._check_memory(len(features), len(present))
             self.statistics_ = self.statistics_.copy()
-        self.statistics_.reserve(len(features))
-        slices = list(memory.chunks(len(features), self.kernel_map_.width))
-        for done, rows in enumerate(slices):
-            self._report_step("learning", done, len(slices) + 1)
-            self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
-        self._report_step("learning", len(slices), len(slices) + 1)
+        self._accumulate(features, labels, weight)
         self._solve()
-        self._report_step("learning", len(slices) + 1, len(slices) + 1)
+
+    def _blank(self) -> Self:
+        """A copy that has learned nothing."""
+        draft = copy.copy(self)
+        for name in [name for name in vars(draft) if name.endswith("_")]:
+            delattr(draft, name)
+        return draft
+
+    def _begin(self, features: Array, labels: Labels, weight: Array) -> None:
+        """Make the base session's choices, on a draft."""
+        present, targets = np.unique(labels, return_inverse=True)
+        self.statistics_ = Statistics(self.n_components or self._fused_width())
+        self._check_memory(len(features), len(present), base=True)
+        self.seed_ = seed_of(self.random_state)
+        self.kernel_map_ = KernelMap(self._fused_width(), self.n_components, self.seed_)
+        self._settle(features, targets, weight)
+
+    def _accumulate(self, features: Array, labels: Labels, weight: Array) -> None:
+        """Add samples to the sums, which must be this object's own."""
+        self.statistics_.reserve(len(features))
+        for rows in memory.chunks(len(features), self.kernel_map_.width):
+            self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
 
     def _report_step(self, step: str, done: int, total: int) -> None:
         """Tell whoever set `_listener` how far a session is."""

@@ -15,8 +15,9 @@ from starlette.staticfiles import StaticFiles
 
 from visvm import __version__
 from visvm.errors import InputError
-from visvm.image_classifier import ImageClassifier, Progress
+from visvm.image_classifier import ImageClassifier
 from visvm.labelled import Label
+from visvm.learning import Progress
 from visvm.results import first_session_note
 from visvm.service import schemas
 from visvm.service.core import Service

@@ -17,8 +17,9 @@ from starlette.concurrency import run_in_threadpool
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.images import Transform
 from visvm.errors import InputError, ModelFileError
-from visvm.image_classifier import ImageClassifier, Progress
+from visvm.image_classifier import ImageClassifier
 from visvm.labelled import Label
+from visvm.learning import Progress
 from visvm.results import Prediction
 from visvm.service.encoding import SharedEncoder
 from visvm.service.forms import Form

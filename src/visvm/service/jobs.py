@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from visvm.errors import VisvmError
-from visvm.image_classifier import Progress
+from visvm.learning import Progress
 from visvm.service.problems import BusyError, Problem, problem_of
 
 Kind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from visvm import model_file
 from visvm.errors import IncompatibleModelError
-from visvm.image_classifier import ImageClassifier, Progress
+from visvm.image_classifier import ImageClassifier
+from visvm.learning import Progress
 
 T = TypeVar("T")
 Signature = tuple[int, ...] | None
