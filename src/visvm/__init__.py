@@ -1,11 +1,11 @@
 """Visual Incremental SVM: learn to recognise images class by class, exactly and without forgetting.
 
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
-whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
-and ``head_state`` (one file holds a model), ``journal`` (so does half a session), ``learning`` (files → sums, piece by piece),
-``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
-reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``service``
-(HTTP and the web page, with its own reading order), ``cli_upkeep``, ``cli_bench``, ``cli``.
+whose own docstrings go on from there, ``remote`` and ``labelled`` (folders → files and labels), ``results`` (what people get),
+``model_file`` and ``head_state`` (one file holds a model), ``journal`` (or half a session), ``learning`` (files → sums, piece by
+piece), ``ray_engine`` (the same on many machines), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with
+its own reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``,
+``service`` (HTTP and the web page, with its own reading order), ``cli_upkeep``, ``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     )
     from visvm.head.classifier import IncrementalLSSVC, VisClassifier
     from visvm.image_classifier import ImageClassifier
+    from visvm.journal import Journal
+    from visvm.learning import LocalEngine
+    from visvm.ray_engine import RayEngine
     from visvm.results import Evaluation, Prediction, SessionReport
 
 __version__ = "0.1.0.dev0"
@@ -49,6 +52,9 @@ _HOMES = {
     ],
     "visvm.head.classifier": ["IncrementalLSSVC", "VisClassifier"],
     "visvm.image_classifier": ["ImageClassifier"],
+    "visvm.journal": ["Journal"],
+    "visvm.learning": ["LocalEngine"],
+    "visvm.ray_engine": ["RayEngine"],
     "visvm.results": ["Evaluation", "Prediction", "SessionReport"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -62,10 +68,13 @@ __all__ = [
     "IncompatibleModelError",
     "IncrementalLSSVC",
     "InputError",
+    "Journal",
+    "LocalEngine",
     "MemoryLimitError",
     "ModelFileError",
     "NeverLearnedError",
     "Prediction",
+    "RayEngine",
     "SessionReport",
     "VisClassifier",
     "VisvmError",

@@ -23,6 +23,7 @@ from visvm.errors import InputError, ModelFileError, VisvmError
 
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
+    from visvm.ray_engine import RayEngine
 
 app = typer.Typer(
     name="visvm",
@@ -46,9 +47,11 @@ def _home(path: Path) -> Path:
 
 Model = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False, callback=_home)]
 Folder = Annotated[
-    Path,
+    str,
     typer.Argument(
-        help="A folder with one sub-folder per class, or a CSV file of path,label.", metavar="FOLDER", show_default=False
+        help="A folder with one sub-folder per class, also as a URI (s3://…), or a CSV file of path,label.",
+        metavar="FOLDER",
+        show_default=False,
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Encode every image anew and keep no features.")]
@@ -94,6 +97,12 @@ def learn(
     seed: NewSeed = None,
     test: Annotated[Path | None, typer.Option(help="A folder like FOLDER to test with after the session.")] = None,
     skip_unreadable: SkipUnreadable = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Learn on a Ray cluster: its address, or 'local' for one made here.", metavar="ADDRESS"),
+    ] = None,
+    actors: Annotated[int | None, typer.Option(min=1, help="With --ray: how many encoders run at once.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="With --ray: images an encoder takes at a time.")] = None,
     no_cache: NoCache = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -105,13 +114,14 @@ def learn(
     from visvm.reporting import show_report
     from visvm.terminal import print_json, progress_bars
 
+    if ray is None and (actors or batch_size):
+        raise InputError("--actors and --batch-size belong to --ray; got them without it: add it, or leave them out")
     options = _given(encoder, transform, components, ridge, seed)
     with model_file.locked(model, _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
         with Journal(model) as journal:
-            report = classifier.learn(
-                folder, test=test, skip_unreadable=skip_unreadable, engine=LocalEngine(journal), progress=progress
-            )
+            engine = LocalEngine(journal) if ray is None else _ray_engine(ray, actors, batch_size)
+            report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, engine=engine, progress=progress)
             progress("writing the model", 0, 1)
             classifier.save(model)
             progress("writing the model", 1, 1)
@@ -119,6 +129,12 @@ def learn(
         print_json(report)
     elif not quiet:
         show_report(model, report)
+
+
+def _ray_engine(address: str, actors: int | None, batch_size: int | None) -> "RayEngine":
+    from visvm.ray_engine import RayEngine
+
+    return RayEngine(address, actors=actors, **({} if batch_size is None else {"batch_size": batch_size}))
 
 
 def _given(

@@ -145,7 +145,8 @@ class Statistics:
         joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
         twin = Statistics(self.n_features)  # `other` with the columns of both
         twin.classes, twin.class_sums = other.classes, other.class_sums
-        twin.scatter = other.scatter if isinstance(other.scatter, DenseScatter) else other.scatter.copy()
+        scatter = other.scatter
+        twin.scatter = DenseScatter(scatter.matrix, scatter.cross) if isinstance(scatter, DenseScatter) else scatter.copy()
         twin._set_classes(joined)
         self._set_classes(joined)
         mine, theirs = self._moments(self.class_sums), twin._moments(twin.class_sums)
