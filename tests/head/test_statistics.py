@@ -112,6 +112,16 @@ def test_merging_with_itself_and_with_an_emptied_model(width):
     same(copy.deepcopy(model).merge(empty), model, X)
 
 
+def test_what_was_merged_goes_on_by_itself(width):
+    X, y = make_stream(n=120)
+    first = np.isin(y, ["class 0", "class 1"])
+    model, other = (IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[part], y[part]) for part in (first, ~first))
+    model.merge(other)
+    other.partial_fit(X[:9], y[:9])
+    rows = np.concatenate([np.flatnonzero(~first), np.arange(9)])
+    same(other, IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[rows], y[rows]), X)
+
+
 @pytest.mark.parametrize("mean", [0.0, 100.0])
 @pytest.mark.parametrize("share", [0.6, 0.75, 0.95])
 def test_exact_where_samples_are_fewer_than_features_and_the_ridge_is_small(share, mean):

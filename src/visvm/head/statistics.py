@@ -143,9 +143,7 @@ class Statistics:
         if not len(other.classes):
             return
         joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
-        twin = Statistics(self.n_features)  # `other` with the columns of both
-        twin.classes, twin.class_sums = other.classes, other.class_sums
-        twin.scatter = other.scatter if isinstance(other.scatter, DenseScatter) else other.scatter.copy()
+        twin = other._twin()  # with the columns of both
         twin._set_classes(joined)
         self._set_classes(joined)
         mine, theirs = self._moments(self.class_sums), twin._moments(twin.class_sums)
@@ -212,6 +210,13 @@ class Statistics:
         else:
             self.classes, self.class_sums = np.empty(0, dtype=np.int64), np.empty((self.n_features + 1, 0))
             self.scatter = ThinScatter(self.n_features)
+
+    def _twin(self) -> "Statistics":
+        """The same sums, whose columns can be moved and renamed without changing these; a dense matrix is shared."""
+        twin, scatter = Statistics(self.n_features), self.scatter
+        twin.classes, twin.class_sums = self.classes, self.class_sums
+        twin.scatter = DenseScatter(scatter.matrix, scatter.cross) if isinstance(scatter, DenseScatter) else scatter.copy()
+        return twin
 
     def rename(self, classes: NDArray[np.generic]) -> None:
         """Give the classes other names, and sort the columns by them; classes that get one name become one."""
