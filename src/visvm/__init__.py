@@ -2,10 +2,10 @@
 
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
 whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
-and ``head_state`` (one file holds a model), ``journal`` (so does half a session), ``learning`` (files → sums, piece by piece),
-``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
+and ``head_state`` (one file holds a model), ``sites`` (or the sums of one site), ``journal`` (or half a session), ``learning``
+(files → sums, piece by piece), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
 reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``service``
-(HTTP and the web page, with its own reading order), ``cli_upkeep``, ``cli_bench``, ``cli``.
+(HTTP and the web page, with its own reading order), ``cli_shared``, ``cli_upkeep``, ``cli_sites``, ``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from visvm.head.classifier import IncrementalLSSVC, VisClassifier
     from visvm.image_classifier import ImageClassifier
     from visvm.results import Evaluation, Prediction, SessionReport
+    from visvm.sites import SiteStatistics
 
 __version__ = "0.1.0.dev0"
 
@@ -50,6 +51,7 @@ _HOMES = {
     "visvm.head.classifier": ["IncrementalLSSVC", "VisClassifier"],
     "visvm.image_classifier": ["ImageClassifier"],
     "visvm.results": ["Evaluation", "Prediction", "SessionReport"],
+    "visvm.sites": ["SiteStatistics"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -67,6 +69,7 @@ __all__ = [
     "NeverLearnedError",
     "Prediction",
     "SessionReport",
+    "SiteStatistics",
     "VisClassifier",
     "VisvmError",
     "WeightsError",

@@ -151,7 +151,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         self
         """
         check_is_fitted(self)
-        self._validate_parameters()
         for other in others:
             self._check_merge(other)
         draft = copy.copy(self)
@@ -179,7 +178,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             It has more samples of a class than this model, or other ones.
         """
         check_is_fitted(self)
-        self._validate_parameters()
         self._check_merge(other, forgets=True)
         draft = copy.copy(self)
         draft.statistics_ = self.statistics_.copy()
@@ -451,6 +449,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
 
     def _check_merge(self, other: Self, *, forgets: bool = False) -> None:
         """Refuse a model whose sums cannot be added to this one's, or taken away."""
+        self._validate_parameters()
         if type(other) is not type(self):
             raise IncompatibleModelError(
                 f"models to merge must be of one type; got {type(self).__name__} and {type(other).__name__}: "

@@ -180,7 +180,7 @@ class Statistics:
         NeverLearnedError
         """
         classes, places = np.unique(labels, return_inverse=True)
-        self._require_counts(classes, np.bincount(places, weight, len(classes)))
+        self._require_counts(classes, np.asarray(np.bincount(places, weight), dtype=np.float64))
 
     def _require_counts(self, classes: NDArray[np.generic], counts: Array) -> None:
         unknown = np.setdiff1d(classes, self.classes)
