@@ -175,6 +175,17 @@ def test_sums_come_back_from_their_file(sums, tmp_path):
         assert "coefficients" not in tensors
 
 
+def test_names_of_files_stay_at_the_site(base, place, tmp_path):
+    folder = tiny.write_photos(tmp_path / "private", classes=("red",), n=2)
+    (folder / "red" / "secret.png").write_text("no picture")
+    made = base.learn_statistics(folder, skip_unreadable=True)
+    assert made.history[0]["skipped"] == [str(folder / "red" / "secret.png")]
+    made.save(tmp_path / "red.sums")
+    content = (tmp_path / "red.sums").read_bytes()
+    assert not any(word in content for word in (b"secret", b"private", str(place).encode()))
+    assert SiteStatistics.load(tmp_path / "red.sums").encoder["name"] == "tiny.onnx"
+
+
 def test_sums_need_a_model_that_is_settled(encoder, place):
     with pytest.raises(InputError, match="--for-site"):
         ImageClassifier(encoder, n_components=12, cache=False).learn_statistics(place / "north")

@@ -22,7 +22,7 @@ def merge(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Add up what several models or sites have learned. Nothing that has an id is added twice."""
+    """Add up what several models or sites have learned. None is added twice."""
     from visvm.image_classifier import ImageClassifier
     from visvm.model_file import read_header
     from visvm.sites import is_shared
@@ -66,7 +66,7 @@ def unmerge(
 def export(
     model: Model,
     output: Annotated[
-        Path | None, typer.Argument(help="The new file, for predicting.", metavar="[OUT]", show_default=False, callback=home)
+        Path | None, typer.Argument(help="The new file, for predicting.", metavar="OUT", show_default=False, callback=home)
     ] = None,
     for_site: Annotated[
         Path | None,

@@ -147,15 +147,16 @@ class SiteStatistics:
         return (own, *self.merged)
 
     def save(self, path: str | Path) -> None:
-        """Write the sums to a file, which ``visvm merge`` adds to a model."""
+        """Write the sums to a file, which ``visvm merge`` adds to a model; paths and names of files are left out."""
         head, tensors = head_state(self.head, solved=False)
+        name = Path(self.encoder["name"])
         header = {
-            "encoder": self.encoder,
+            "encoder": {**self.encoder, "name": name.name if name.is_absolute() else str(name)},
             "head": head,
             "classes": list(self.counts),
             "counts": list(self.counts.values()),
             "calibrated_classes": self.calibrated_classes,
-            "sessions": self.history,
+            "sessions": [{**entry, "skipped": []} for entry in self.history],
             "site": self.site,
             "merged": [asdict(each) for each in self.merged],
         }
