@@ -1,11 +1,12 @@
 """Visual Incremental SVM: learn to recognise images class by class, exactly and without forgetting.
 
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
-whose own docstrings go on from there, ``labelled`` (folders → files and labels), ``results`` (what people get), ``model_file``
-and ``head_state`` (one file holds a model), ``sites`` (or the sums of one site), ``journal`` (or half a session), ``learning``
-(files → sums, piece by piece), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with its own
-reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``service``
-(HTTP and the web page, with its own reading order), ``cli_shared``, ``cli_upkeep``, ``cli_sites``, ``cli_bench``, ``cli``.
+whose own docstrings go on from there, ``remote`` and ``labelled`` (folders → files and labels), ``results`` (what people get),
+``model_file`` and ``head_state`` (one file holds a model), ``sites`` (or the sums of one site), ``journal`` (or half a session),
+``learning`` (files → sums, piece by piece), ``ray_engine`` (the same on many machines), ``image_classifier`` (images in, labels
+out), ``bench`` (the benchmark, with its own reading order), then what people see: ``figures``, ``terminal``, ``reporting``,
+``doctor``, ``digits``, ``demo``, ``service`` (HTTP and the web page, with its own reading order), ``cli_shared``, ``cli_upkeep``,
+``cli_sites``, ``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     )
     from visvm.head.classifier import IncrementalLSSVC, VisClassifier
     from visvm.image_classifier import ImageClassifier
+    from visvm.journal import Journal
+    from visvm.learning import LocalEngine
+    from visvm.ray_engine import RayEngine
     from visvm.results import Evaluation, Prediction, SessionReport
     from visvm.sites import SiteStatistics
 
@@ -50,6 +54,9 @@ _HOMES = {
     ],
     "visvm.head.classifier": ["IncrementalLSSVC", "VisClassifier"],
     "visvm.image_classifier": ["ImageClassifier"],
+    "visvm.journal": ["Journal"],
+    "visvm.learning": ["LocalEngine"],
+    "visvm.ray_engine": ["RayEngine"],
     "visvm.results": ["Evaluation", "Prediction", "SessionReport"],
     "visvm.sites": ["SiteStatistics"],
 }
@@ -64,10 +71,13 @@ __all__ = [
     "IncompatibleModelError",
     "IncrementalLSSVC",
     "InputError",
+    "Journal",
+    "LocalEngine",
     "MemoryLimitError",
     "ModelFileError",
     "NeverLearnedError",
     "Prediction",
+    "RayEngine",
     "SessionReport",
     "SiteStatistics",
     "VisClassifier",

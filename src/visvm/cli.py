@@ -22,6 +22,7 @@ from visvm.errors import InputError, ModelFileError, VisvmError
 
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
+    from visvm.ray_engine import RayEngine
     from visvm.sites import SiteStatistics
 
 app = typer.Typer(
@@ -38,9 +39,11 @@ app.add_typer(cache_app, name="cache")
 
 
 Folder = Annotated[
-    Path,
+    str,
     typer.Argument(
-        help="A folder with one sub-folder per class, or a CSV file of path,label.", metavar="FOLDER", show_default=False
+        help="A folder with one sub-folder per class, also as a URI (s3://…), or a CSV file of path,label.",
+        metavar="FOLDER",
+        show_default=False,
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Encode every image anew and keep no features.")]
@@ -95,6 +98,12 @@ def learn(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --statistics-only: replace OUT if it exists.")] = False,
     skip_unreadable: SkipUnreadable = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Learn on a Ray cluster: its address, or 'local' for one made here.", metavar="ADDRESS"),
+    ] = None,
+    actors: Annotated[int | None, typer.Option(min=1, help="With --ray: how many encoders run at once.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="With --ray: images an encoder takes at a time.")] = None,
     no_cache: NoCache = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -110,13 +119,15 @@ def learn(
     from visvm.reporting import show_report, show_statistics
     from visvm.terminal import print_json, progress_bars
 
+    if ray is None and (actors or batch_size):
+        raise InputError("--actors and --batch-size belong to --ray; got them without it: add it, or leave them out")
     options = _given(encoder, transform, components, ridge, seed)
     _check_statistics_only(model, statistics_only, test, force)
     output = model if statistics_only is None else statistics_only
     with model_file.locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
         with Journal(output) as journal:
-            engine = LocalEngine(journal)
+            engine = LocalEngine(journal) if ray is None else _ray_engine(ray, actors, batch_size)
             made: ImageClassifier | SiteStatistics = classifier
             if statistics_only is None:
                 report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, engine=engine, progress=progress)
@@ -151,6 +162,12 @@ def _check_statistics_only(model: Path, output: Path | None, test: Path | None, 
     if output.exists() and output.samefile(model):
         raise ModelFileError(f"--statistics-only must name another file than the model; got {output}: choose another name")
     require_new(output, force)
+
+
+def _ray_engine(address: str, actors: int | None, batch_size: int | None) -> "RayEngine":
+    from visvm.ray_engine import RayEngine
+
+    return RayEngine(address, actors=actors, **({} if batch_size is None else {"batch_size": batch_size}))
 
 
 def _given(

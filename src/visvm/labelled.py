@@ -12,6 +12,7 @@ from typing import Final
 from visvm.encoders.images import find_images, is_image_name
 from visvm.encoders.pipeline import Source
 from visvm.errors import InputError
+from visvm.remote import RemoteFile, is_uri, list_classes
 
 _UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, halves of characters, line ends
 _TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}  # what makes text run the other way
@@ -52,11 +53,15 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
     Parameters
     ----------
     images : path, or sequence of paths or contents
-        A folder with one sub-folder per class, or a CSV file of path,label (relative to its own folder); or, with `labels`,
-        files.
+        A folder with one sub-folder per class, also as a URI, or a CSV file of path,label (relative to its own folder); or, with
+        `labels`, files or URIs.
     labels : sequence of str or int, optional
         One for every file.
     """
+    if isinstance(images, str) and is_uri(images):
+        if labels is not None:
+            raise InputError(f"labels belong to a list of files; got the single place {images}: give a list, or no labels")
+        return _from_uri(images)
     if isinstance(images, (str, Path)):
         path = expanded(images)
         if labels is not None:
@@ -86,7 +91,9 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
 
 
 def as_source(image: str | Source) -> Source:
-    """What is read for an image that was given: a path with ~ expanded, or what gives its content as it is."""
+    """What is read for an image that was given: a path with ~ expanded, a URI, or what gives its content as it is."""
+    if isinstance(image, str) and is_uri(image):
+        return RemoteFile(image)
     return expanded(image) if isinstance(image, (str, Path)) else image
 
 
@@ -117,6 +124,15 @@ def _from_folder(folder: Path) -> Labelled:
         paths += found
         labels += [check_label(child.name, f"the folder {shown(child)}")] * len(found)
     return Labelled(paths, labels)
+
+
+def _from_uri(uri: str) -> Labelled:
+    sources: list[Source] = []
+    labels: list[Label] = []
+    for name, files in list_classes(uri).items():
+        sources += files
+        labels += [check_label(name, f"the folder {name} of {uri}")] * len(files)
+    return Labelled(sources, labels)
 
 
 def _from_csv(table: Path) -> Labelled:

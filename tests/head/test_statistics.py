@@ -102,6 +102,24 @@ def test_a_heavy_sample_can_be_forgotten_beside_light_ones():
     same(model, IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, y), X, tolerance=1e-6)
 
 
+@pytest.mark.parametrize("n_features", [3, 60])
+def test_merging_leaves_the_other_as_it_was(n_features):
+    generator, others = np.random.default_rng(0), []
+    for labels in (["a", "b"], ["b", "c"]):
+        sums = Statistics(n_features)
+        sums.add(generator.normal(size=(20, n_features)), np.array(labels * 10))
+        others.append(sums)
+    mine, theirs = others
+    before = theirs.copy()
+    mine.merge(theirs)
+    assert theirs.classes.tolist() == ["b", "c"]
+    more = generator.normal(size=(4, n_features))
+    for sums in (theirs, before):
+        sums.add(more.copy(), np.array(["b", "c"] * 2))
+    np.testing.assert_array_equal(theirs.gram, before.gram)
+    np.testing.assert_array_equal(theirs.class_sums, before.class_sums)
+
+
 def test_merging_with_itself_and_with_an_emptied_model(width):
     X, y = make_stream(n=60)
     model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)

@@ -1,4 +1,4 @@
-"""The default engine: ONNX Runtime on the CPU.
+"""The default engine: ONNX Runtime, on the CPU, or on a GPU where the package ``onnxruntime-gpu`` finds one.
 
 A user's own ONNX file is taken when it says which tensors its blocks put out and how images are prepared: in a file of the same
 name with ``.json`` added, such as ``vit.onnx.json``::
@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import operator
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,9 +150,14 @@ def _open(name: str, model: Path | bytes) -> onnxruntime.InferenceSession:
     options.log_severity_level = 4  # what is wrong comes as an exception
     # Threads that spin while they wait take the cores that decode the next images.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit():  # which ONNX Runtime itself does not heed
+        options.intra_op_num_threads = int(threads)
+    providers = ["CPUExecutionProvider"]
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers() and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+        providers.insert(0, "CUDAExecutionProvider")
     try:
         return onnxruntime.InferenceSession(
-            model if isinstance(model, bytes) else str(model), options, providers=["CPUExecutionProvider"], enable_fallback=0
+            model if isinstance(model, bytes) else str(model), options, providers=providers, enable_fallback=0
         )
     except _FAILURES as error:
         raise EncoderError(f"{name} must be a model ONNX Runtime can run; it says: {_line(error)}: export it anew") from error

@@ -49,8 +49,20 @@ class Unreadable:
 
 
 @dataclass
-class _Image:
-    """An image on its way."""
+class ReadImage:
+    """An image on its way: read, or found in the cache, or not to be read.
+
+    Attributes
+    ----------
+    path : Path
+    key : bytes
+        Of its features in the cache.
+    pixels : array of shape (3, size, size) or None
+        None once there are features.
+    features : array of shape (width,) or None
+    reason : str
+        Why there are neither.
+    """
 
     path: Path
     key: bytes = b""
@@ -95,20 +107,20 @@ def encode_stream(
         For every image its features, (width,), or why there are none.
     """
 
-    def prepare(source: Source) -> _Image:
-        return _read(source, encoder, transform, cache)
+    def prepare(source: Source) -> ReadImage:
+        return read_image(source, encoder.digest, encoder.layer_dims, transform, cache)
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="visvm-decode") as pool:
-        coming: deque[Future[_Image]] = deque()
+        coming: deque[Future[ReadImage]] = deque()
         left = iter(images)
         try:
             coming.extend(pool.submit(prepare, source) for source in islice(left, _AHEAD))
-            batch: list[_Image] = []
+            batch: list[ReadImage] = []
             while coming:
                 batch.append(coming.popleft().result())
                 coming.extend(pool.submit(prepare, source) for source in islice(left, 1))
                 if sum(image.pixels is not None for image in batch) == BATCH_SIZE or len(batch) == _AHEAD or not coming:
-                    _encode(batch, encoder, cache)
+                    encode_images(batch, encoder, cache)
                     yield [_outcome(image) for image in batch]
                     batch = []
         finally:
@@ -138,18 +150,20 @@ def encode_files(
     return Encoded(places, features[: len(places)], unreadable)
 
 
-def _read(source: Source, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> _Image:
-    """Read an image and look its features up; decode it where they are not known."""
-    image = _Image(Path("an image in memory") if isinstance(source, bytes) else Path(str(source)))
+def read_image(
+    source: Source, weights_digest: str, layer_dims: tuple[int, ...], transform: Transform, cache: FeatureCache | None
+) -> ReadImage:
+    """Read an image and look up its features through these weights; decode it where they are not known."""
+    image = ReadImage(Path("an image in memory") if isinstance(source, bytes) else Path(str(source)))
     try:
         content = content_of(source)
     except OSError as error:
         image.reason = error.strerror or str(error)
         return image
     if cache is not None:
-        image.key = feature_key(content, encoder.digest, transform.key)
+        image.key = feature_key(content, weights_digest, transform.key)
         image.features = cache.get(image.key)
-        if image.features is not None and image.features.shape == (sum(encoder.layer_dims),):
+        if image.features is not None and image.features.shape == (sum(layer_dims),):
             return image
     try:
         image.pixels = decode(content, transform)
@@ -158,7 +172,7 @@ def _read(source: Source, encoder: Encoder, transform: Transform, cache: Feature
     return image
 
 
-def _encode(batch: list[_Image], encoder: Encoder, cache: FeatureCache | None) -> None:
+def encode_images(batch: Sequence[ReadImage], encoder: Encoder, cache: FeatureCache | None) -> None:
     """Give every decoded image of a batch its features."""
     fresh = [image for image in batch if image.pixels is not None]
     if not fresh:
@@ -172,7 +186,7 @@ def _encode(batch: list[_Image], encoder: Encoder, cache: FeatureCache | None) -
         cache.put({image.key: image.features for image in fresh if image.features is not None})
 
 
-def _outcome(image: _Image) -> tuple[Path, LayerFeatures] | Unreadable:
+def _outcome(image: ReadImage) -> tuple[Path, LayerFeatures] | Unreadable:
     if image.reason or image.features is None:
         return Unreadable(image.path, image.reason)
     return image.path, image.features

@@ -1,0 +1,108 @@
+"""Images in places that are no folders of this machine: whatever pyarrow or fsspec can read.
+
+pyarrow knows ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` by itself; any other scheme, such as ``zip://`` or ``abfs://``, is
+fsspec's, which may need a package of its own for it.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visvm.encoders.images import is_image_name
+from visvm.errors import InputError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+
+def is_uri(text: str) -> bool:
+    """Whether this names a place by a scheme.
+
+    Examples
+    --------
+    >>> is_uri("s3://bucket/photos"), is_uri("photos"), is_uri("C://photos")
+    (True, False, False)
+    """
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file at a URI, or below one; can be sent to another machine and read there.
+
+    Attributes
+    ----------
+    uri : str
+    below : str
+        Path from there.
+    """
+
+    uri: str
+    below: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.uri.rstrip('/')}/{self.below}" if self.below else self.uri
+
+    def read_bytes(self) -> bytes:
+        """The content; an OSError where it cannot be read."""
+        filesystem, path = _opened(self.uri)
+        with filesystem.open_input_stream(f"{path.rstrip('/')}/{self.below}" if self.below else path) as file:
+            return bytes(file.read())
+
+
+def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
+    """The images below a URI, by the sub-folder they lie in, both sorted.
+
+    Parameters
+    ----------
+    uri : str
+        A place with one sub-folder per class.
+    """
+    filesystem, root = _opened(uri)
+    from pyarrow.fs import FileSelector, FileType
+
+    try:
+        found = filesystem.get_file_info(FileSelector(root, recursive=True))
+    except OSError as error:
+        raise _unreadable(uri, error) from error
+    classes: dict[str, list[RemoteFile]] = {}
+    for each in sorted(found, key=lambda info: info.path):
+        below = each.path.removeprefix(root).lstrip("/")
+        parts = below.split("/")
+        hidden = any(part.startswith((".", "__")) for part in parts)
+        if each.type != FileType.File or hidden or not is_image_name(Path(each.path)):
+            continue
+        if len(parts) == 1:
+            raise InputError(f"images must lie in the sub-folder of their class; {RemoteFile(uri, below)} does not: move it")
+        classes.setdefault(parts[0], []).append(RemoteFile(uri, below))
+    if not classes:
+        raise InputError(f"{uri} must have one sub-folder per class, named after it, with images in it; it has none")
+    return classes
+
+
+@lru_cache(maxsize=64)
+def _opened(uri: str) -> "tuple[FileSystem, str]":
+    """The filesystem of a URI, and the path in it."""
+    try:
+        import fsspec
+        from pyarrow import ArrowInvalid
+        from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
+    except ModuleNotFoundError as error:
+        raise InputError(f"{uri} needs {error.name} to be read, which is not installed: pip install 'visvm[ray]'") from error
+    try:
+        filesystem, path = FileSystem.from_uri(uri)
+    except ArrowInvalid:  # a scheme that is not pyarrow's
+        try:
+            inner, path = fsspec.core.url_to_fs(uri)
+        except (OSError, ValueError, ImportError) as error:
+            raise _unreadable(uri, error) from error
+        filesystem = PyFileSystem(FSSpecHandler(inner))
+    except OSError as error:
+        raise _unreadable(uri, error) from error
+    return filesystem, path
+
+
+def _unreadable(uri: str, error: Exception) -> InputError:
+    return InputError(f"{uri} must be a place that pyarrow or fsspec can read; it is not ({' '.join(str(error).split())})")

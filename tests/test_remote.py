@@ -1,0 +1,99 @@
+"""Images at URIs."""
+
+import zipfile
+
+import pytest
+
+from tests import tiny
+from visvm import ImageClassifier
+from visvm.errors import InputError
+from visvm.labelled import read_labelled
+from visvm.remote import RemoteFile, is_uri
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("remote")
+    tiny.write_encoder(folder)
+    tiny.write_photos(folder / "photos", n=6)
+    (folder / "photos" / "red" / ".hidden.png").write_bytes(b"")
+    (folder / "photos" / "red" / "notes.txt").write_text("no picture")
+    with zipfile.ZipFile(folder / "photos.zip", "w") as archive:
+        for path in sorted((folder / "photos").rglob("*.*")):
+            archive.write(path, path.relative_to(folder))
+    return folder
+
+
+@pytest.fixture(params=["file", "file with a slash", "zip"])
+def uri(request, photos):
+    places = {
+        "file": (photos / "photos").as_uri(),
+        "file with a slash": (photos / "photos").as_uri() + "/",
+        "zip": f"zip://photos::{(photos / 'photos.zip').as_uri()}",
+    }
+    return places[request.param]
+
+
+def test_the_same_images_and_labels_as_of_a_folder(photos, uri):
+    here, there = read_labelled(photos / "photos"), read_labelled(uri)
+    assert there.labels == here.labels
+    assert [source.read_bytes() for source in there.sources] == [source.read_bytes() for source in here.sources]
+
+
+def test_the_same_model_as_of_a_folder(photos, uri):
+    here, there = (ImageClassifier(str(photos / "tiny.onnx"), 40, ridge=1.0, cache=False) for _ in range(2))
+    here.learn(photos / "photos")
+    there.learn(uri)
+    files = sorted((photos / "photos").rglob("*.png"))
+    features = here.layer_features([path for path in files if not path.name.startswith(".")])
+    assert (there.scores(features) == here.scores(features)).all()
+
+
+def test_single_files_and_predictions(photos):
+    model = ImageClassifier(str(photos / "tiny.onnx"), 40, ridge=1.0, cache=False)
+    model.learn(photos / "photos")
+    path = photos / "photos" / "green" / "0-0.png"
+    here, there = model.predict([path, path.as_uri()])
+    assert (here.label, here.score) == (there.label, there.score)
+    assert there.path == str(path.as_uri()).replace(":///", ":/") or there.path == path.as_uri()
+
+
+@pytest.mark.parametrize("place", ["foo://bucket/x", "file:///no/such/folder", "zip://photos::file:///no/such.zip"])
+def test_places_that_cannot_be_read_are_refused_in_one_line(place):
+    with pytest.raises(InputError) as caught:
+        read_labelled(place)
+    assert str(caught.value).startswith(place)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_loose_images_and_empty_places_are_refused(photos, tmp_path):
+    with pytest.raises(InputError, match=r"must lie in the sub-folder of their class; file://.*0-0\.png does not"):
+        read_labelled((photos / "photos" / "red").as_uri())
+    with pytest.raises(InputError, match="one sub-folder per class"):
+        read_labelled(tmp_path.as_uri())
+    with pytest.raises(InputError, match="labels belong to a list"):
+        read_labelled((photos / "photos").as_uri(), ["red"])
+
+
+def test_a_file_that_is_gone_is_unreadable(photos, tmp_path):
+    folder = tiny.write_photos(tmp_path / "photos", n=5)
+    given = read_labelled(folder.as_uri())
+    (folder / "red" / "0-3.png").unlink()
+    model = ImageClassifier(str(photos / "tiny.onnx"), 40, ridge=1.0, cache=False)
+    report = model.learn(given.sources, given.labels, skip_unreadable=True)
+    assert report.n_images == 14
+    assert "0-3.png" in report.skipped[0]
+
+
+def test_what_is_no_uri():
+    assert [is_uri(text) for text in ("photos", "C:\\photos", "C://photos", "./a://b", "s3://b/c")] == [False] * 4 + [True]
+
+
+def test_without_pyarrow_one_line_tells_what_to_install(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install 'visvm\[ray\]'"):
+        RemoteFile("s3://another/place").read_bytes()
