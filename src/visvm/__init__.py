@@ -2,10 +2,11 @@
 
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
 whose own docstrings go on from there, ``remote`` and ``labelled`` (folders → files and labels), ``results`` (what people get),
-``model_file`` and ``head_state`` (one file holds a model), ``journal`` (or half a session), ``learning`` (files → sums, piece by
-piece), ``ray_engine`` (the same on many machines), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark, with
-its own reading order), then what people see: ``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``,
-``service`` (HTTP and the web page, with its own reading order), ``cli_upkeep``, ``cli_bench``, ``cli``.
+``model_file`` and ``head_state`` (one file holds a model), ``sites`` (or the sums of one site), ``journal`` (or half a session),
+``learning`` (files → sums, piece by piece), ``ray_engine`` (the same on many machines), ``image_classifier`` (images in, labels
+out), ``bench`` (the benchmark, with its own reading order), then what people see: ``figures``, ``terminal``, ``reporting``,
+``doctor``, ``digits``, ``demo``, ``service`` (HTTP and the web page, with its own reading order), ``cli_shared``, ``cli_upkeep``,
+``cli_sites``, ``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from visvm.learning import LocalEngine
     from visvm.ray_engine import RayEngine
     from visvm.results import Evaluation, Prediction, SessionReport
+    from visvm.sites import SiteStatistics
 
 __version__ = "0.1.0.dev0"
 
@@ -56,6 +58,7 @@ _HOMES = {
     "visvm.learning": ["LocalEngine"],
     "visvm.ray_engine": ["RayEngine"],
     "visvm.results": ["Evaluation", "Prediction", "SessionReport"],
+    "visvm.sites": ["SiteStatistics"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -76,6 +79,7 @@ __all__ = [
     "Prediction",
     "RayEngine",
     "SessionReport",
+    "SiteStatistics",
     "VisClassifier",
     "VisvmError",
     "WeightsError",

@@ -10,20 +10,20 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm import __version__, cli_bench
-from visvm.cli_upkeep import Json, Quiet, cache_app, weights_app
+from visvm import __version__, cli_bench, cli_sites
+from visvm.cli_shared import Json, Model, Quiet, changed, home, require_new, tell_waiting
+from visvm.cli_upkeep import cache_app, weights_app
 from visvm.errors import InputError, ModelFileError, VisvmError
 
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
     from visvm.ray_engine import RayEngine
+    from visvm.sites import SiteStatistics
 
 app = typer.Typer(
     name="visvm",
@@ -38,14 +38,6 @@ app.add_typer(weights_app, name="weights")
 app.add_typer(cache_app, name="cache")
 
 
-def _home(path: Path) -> Path:
-    """With ``~`` expanded, which not every shell does."""
-    from visvm.labelled import expanded
-
-    return expanded(path)
-
-
-Model = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False, callback=_home)]
 Folder = Annotated[
     str,
     typer.Argument(
@@ -96,6 +88,15 @@ def learn(
     ridge: NewRidge = None,
     seed: NewSeed = None,
     test: Annotated[Path | None, typer.Option(help="A folder like FOLDER to test with after the session.")] = None,
+    statistics_only: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT",
+            callback=home,
+            help="Leave MODEL as it is, and write the sums of FOLDER's images to the file OUT, for 'visvm merge'.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="With --statistics-only: replace OUT if it exists.")] = False,
     skip_unreadable: SkipUnreadable = False,
     ray: Annotated[
         str | None,
@@ -107,28 +108,60 @@ def learn(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Learn one session: new classes, more images of known ones, or both. Creates MODEL if it is new."""
+    """Learn one session: new classes, more images of known ones, or both. Creates MODEL if it is new.
+
+    With --statistics-only: for a model elsewhere, which this one was exported for ('visvm export --for-site').
+    """
     from visvm import model_file
+    from visvm.image_classifier import ImageClassifier
     from visvm.journal import Journal
     from visvm.learning import LocalEngine
-    from visvm.reporting import show_report
+    from visvm.reporting import show_report, show_statistics
     from visvm.terminal import print_json, progress_bars
 
     if ray is None and (actors or batch_size):
         raise InputError("--actors and --batch-size belong to --ray; got them without it: add it, or leave them out")
     options = _given(encoder, transform, components, ridge, seed)
-    with model_file.locked(model, _tell_waiting(model, quiet)), progress_bars(quiet) as progress:
+    _check_statistics_only(model, statistics_only, test, force)
+    output = model if statistics_only is None else statistics_only
+    with model_file.locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         classifier = _open_for_learning(model, options, cache=not no_cache)
-        with Journal(model) as journal:
+        with Journal(output) as journal:
             engine = LocalEngine(journal) if ray is None else _ray_engine(ray, actors, batch_size)
-            report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, engine=engine, progress=progress)
+            made: ImageClassifier | SiteStatistics = classifier
+            if statistics_only is None:
+                report = classifier.learn(folder, test=test, skip_unreadable=skip_unreadable, engine=engine, progress=progress)
+            else:
+                made = classifier.learn_statistics(folder, skip_unreadable=skip_unreadable, engine=engine, progress=progress)
             progress("writing the model", 0, 1)
-            classifier.save(model)
+            made.save(output)
             progress("writing the model", 1, 1)
-    if as_json:
+    if not isinstance(made, ImageClassifier):
+        if as_json:
+            print_json({**made.history[0], "site": made.site})
+        elif not quiet:
+            show_statistics(output, made)
+    elif as_json:
         print_json(report)
     elif not quiet:
         show_report(model, report)
+
+
+def _check_statistics_only(model: Path, output: Path | None, test: Path | None, force: bool) -> None:
+    """Refuse what does not go with --statistics-only, or without."""
+    if output is None:
+        if force:
+            raise InputError("--force belongs to --statistics-only; got it alone: leave it out, a model learns on")
+        return
+    if test is not None:
+        raise InputError("--test asks a model, and --statistics-only makes none; got both: leave one out")
+    if not model.exists():
+        raise ModelFileError(
+            f"--statistics-only needs a model that is settled; {model} does not exist: 'visvm export MODEL --for-site' makes one"
+        )
+    if output.exists() and output.samefile(model):
+        raise ModelFileError(f"--statistics-only must name another file than the model; got {output}: choose another name")
+    require_new(output, force)
 
 
 def _ray_engine(address: str, actors: int | None, batch_size: int | None) -> "RayEngine":
@@ -143,21 +176,6 @@ def _given(
     """Options of a new model that were given, under the names that ``ImageClassifier`` has for them."""
     named = {"encoder": encoder, "transform": transform, "n_components": components, "ridge": ridge, "random_state": seed}
     return {name: value for name, value in named.items() if value is not None}
-
-
-def _tell_waiting(model: Path, quiet: bool = False) -> Callable[[], None]:
-    """What tells, the first time it is called, that another process holds the model."""
-    from visvm.terminal import note
-
-    told = quiet
-
-    def tell() -> None:
-        nonlocal told
-        if not told:
-            note(f"another process is changing {model}; waiting for it")
-        told = True
-
-    return tell
 
 
 def _open_for_learning(model: Path, options: dict[str, Any], *, cache: bool) -> "ImageClassifier":
@@ -288,31 +306,9 @@ def info(model: Model, as_json: Json = False) -> None:
         show_model(described)
 
 
-@app.command()
-def merge(
-    output: Annotated[Path, typer.Argument(help="The new model file.", metavar="OUT", show_default=False, callback=_home)],
-    models: Annotated[list[Path], typer.Argument(help="Models grown from copies of one.", metavar="MODEL…", show_default=False)],
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Add up what several models have learned."""
-    from visvm.image_classifier import ImageClassifier
-    from visvm.terminal import note, out
-
-    if len(models) < 2:
-        raise InputError("merge needs two models or more; got one: visvm merge OUT MODEL MODEL…")
-    _require_new(output, force)
-    whole = ImageClassifier.load(models[0])
-    for path in models[1:]:
-        other = ImageClassifier.load(path)
-        both = zip(other.history_, whole.shares_sessions(other), strict=True)
-        shared = sum(entry["n_images"] for entry, known in both if known)
-        whole.merge(other)
-        if shared and not quiet:
-            note(f"{shared} images were learned by both before they parted; they now count twice")
-    whole.save(output)
-    if not quiet:
-        out().print(f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images", markup=False)
+app.command()(cli_sites.merge)
+app.command()(cli_sites.unmerge)
+app.command()(cli_sites.export)
 
 
 @app.command()
@@ -330,7 +326,7 @@ def forget(
     """
     from visvm.terminal import out, progress_bars
 
-    with _changed(model, encoder=encoder, cache=not no_cache) as classifier, progress_bars(quiet) as progress:
+    with changed(model, encoder=encoder, cache=not no_cache) as classifier, progress_bars(quiet) as progress:
         n = classifier.forget(folder, skip_unreadable=skip_unreadable, progress=progress)
     if not quiet:
         out().print(f"forgot {n} images; {model} knows {len(classifier.classes_)} classes", markup=False)
@@ -348,7 +344,7 @@ def rename_class(
     from visvm.labelled import as_number
     from visvm.terminal import out
 
-    with _changed(model) as classifier:
+    with changed(model) as classifier:
         before, after = (as_number(old), as_number(new)) if classifier.numbers else (old, new)
         classifier.rename_class(before, after, merge=merge)
     if not quiet:
@@ -365,47 +361,10 @@ def forget_class(
     from visvm.labelled import as_number
     from visvm.terminal import out
 
-    with _changed(model) as classifier:
+    with changed(model) as classifier:
         classifier.forget_class(as_number(label) if classifier.numbers else label)
     if not quiet:
         out().print(f"forgot {label}; {model} knows {len(classifier.classes_)} classes", markup=False)
-
-
-@app.command()
-def export(
-    model: Model,
-    output: Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", show_default=False, callback=_home)],
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write a smaller file that can predict, but not learn, merge or forget."""
-    from visvm.head.memory import human_bytes
-    from visvm.image_classifier import ImageClassifier
-    from visvm.terminal import out
-
-    _require_new(output, force)
-    ImageClassifier.load(model, for_prediction=True).export(output)
-    if not quiet:
-        sizes = human_bytes(model.stat().st_size), human_bytes(output.stat().st_size)
-        out().print(f"{output}: {sizes[1]}, of {sizes[0]}", markup=False)
-
-
-@contextmanager
-def _changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
-    """Hold a model file, and write it anew if all goes well."""
-    from visvm import model_file
-    from visvm.image_classifier import ImageClassifier
-
-    model_file.read_header(model)  # a file that is none needs no lock
-    with model_file.locked(model, _tell_waiting(model)):
-        classifier = ImageClassifier.load(model, **options)
-        yield classifier
-        classifier.save(model)
-
-
-def _require_new(output: Path, force: bool) -> None:
-    if output.exists() and not force:
-        raise ModelFileError(f"{output} must be a new file; it exists: choose another name, or --force to replace it")
 
 
 @app.command()
@@ -446,7 +405,7 @@ def serve(
         options = _given(encoder, transform, components, ridge, seed)
         with progress_bars(quiet) as progress:
             try:
-                with model_file.locked(model, _tell_waiting(model, quiet)):  # also sees whether it could be written
+                with model_file.locked(model, tell_waiting(model, quiet)):  # also sees whether it could be written
                     signature = signature_of(model)
                     classifier = _open_for_learning(model, options, cache=False)
             except ModelFileError as error:

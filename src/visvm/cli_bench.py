@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visvm.cli_upkeep import Quiet
+from visvm.cli_shared import Quiet
 from visvm.errors import EncoderError, InputError, VisvmError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars and no notes.")]
+from visvm.cli_shared import Json, Quiet
 
 weights_app = typer.Typer(help="The encoders' weights on this machine.", no_args_is_help=True)
 cache_app = typer.Typer(help="The features of images that were encoded before.", no_args_is_help=True)

@@ -62,15 +62,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> Predictor:
-    """What predicts, of a head that `head_state` described; a file whose parts do not fit together is refused."""
+def require_solved(path: Path, header: Header) -> None:
+    """Refuse a head that has sums and no coefficients."""
     if not header.get("solved", True):
-        raise ModelFileError(f"{shown(path)} holds sums and no model to ask: add it to one with 'visvm merge'")
-    return _restore_predictor(path, header, classes, tensors)
+        name = shown(Path(path.name))
+        raise ModelFileError(f"{shown(path)} holds sums and no model to ask: add it to one with 'visvm merge OUT MODEL {name}'")
 
 
-def _restore_predictor(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> Predictor:
-    """The same of a head that is not solved, which then knows no class."""
+def restore_predictor(path: Path, header: Header, classes: list[Any], tensors: Tensors) -> Predictor:
+    """What predicts, of a head that `head_state` described; one that is not solved knows no class.
+
+    A file whose parts do not fit together is refused.
+    """
     with _fitting_together(path):
         solved = header.get("solved", True)
         dims, layers = tuple(map(int, header["layer_dims"])), tuple(map(int, header["layers"]))
@@ -106,7 +109,7 @@ def restore_head(path: Path, header: Header, classes: list[Any], tensors: Tensor
     """The head that `head_state` described, ready to learn more if its sums are there."""
     from visvm.head.classifier import VisClassifier
 
-    parts = _restore_predictor(path, header, classes, tensors)
+    parts = restore_predictor(path, header, classes, tensors)
     with _fitting_together(path):
         dims, layers = parts.mixer.layer_dims, parts.mixer.layers
         options = {"optimizer": "sgd", **header}  # which early files do not name: there was no other

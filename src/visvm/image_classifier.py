@@ -2,9 +2,10 @@
 
 import copy
 import json
+import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -25,7 +26,8 @@ from visvm.head.checks import check_one_kind, seed_of
 from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
-from visvm.head_state import head_state, restore_head, restore_predictor
+from visvm.head.statistics import Statistics
+from visvm.head_state import head_state, require_solved, restore_head, restore_predictor
 from visvm.labelled import (
     Images,
     Label,
@@ -40,6 +42,16 @@ from visvm.labelled import (
 )
 from visvm.learning import Engine, Learned, LocalEngine, Progress, Work, opened_cache, stratified
 from visvm.results import Evaluation, Prediction, SessionReport, evaluate_labels, session_test
+from visvm.sites import (
+    MergedSite,
+    SiteStatistics,
+    derived_id,
+    is_shared,
+    merged_sites,
+    numbered,
+    require_merged,
+    require_new,
+)
 
 if TYPE_CHECKING:
     from visvm.head.classifier import VisClassifier
@@ -82,6 +94,10 @@ class ImageClassifier:
     classes_ : tuple of labels
     history_ : list of dict
         The reports of all sessions.
+    site_ : str or None
+        The id of the site that this model belongs to, if it was made by ``export_for_site``.
+    merged_ : tuple of MergedSite
+        The sites whose sums were merged into this model.
     head_ : VisClassifier
         Which turns layer features into scores.
     """
@@ -106,6 +122,8 @@ class ImageClassifier:
         self.cache = cache
         self.max_base_images = max_base_images
         self.history_: list[dict[str, Any]] = []
+        self.site_: str | None = None
+        self.merged_: tuple[MergedSite, ...] = ()
         self._encoder_digest: str | None = None
         self._counts: dict[Label, int] = {}  # images of every class, of a model without sums
         self._calibration: Array = np.zeros(len(INVERSE_TEMPERATURES))
@@ -251,14 +269,7 @@ class ImageClassifier:
         work = self._work(given, skip_unreadable)
         draft = copy.copy(self)
         draft._head = self._head_for(work.encoder)
-        learned = (engine or LocalEngine()).learn(draft._head, work, progress)
-        clock.lap("encode")
-        clock.move(learned.learn_seconds, "encode", "learn")
-        if not skip_unreadable:
-            _refuse(list(learned.unreadable.values()), _HOW_TO_LEAVE_OUT)
-        labels_learned = [label for place, label in enumerate(given.labels) if place not in learned.unreadable]
-        if not labels_learned:
-            raise ImageError("there must be at least one image that can be read; there is none")
+        learned, labels_learned = draft._accumulate(work, engine, clock, progress)
         new = [label for label in _distinct(labels_learned) if label not in known]
         progress("learning", 0, 1)
         draft._head.solve()
@@ -274,7 +285,7 @@ class ImageClassifier:
         skipped = tuple(str(each.path) for each in learned.unreadable.values())
         report = SessionReport(
             session=len(self.history_) + 1,
-            learned_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            learned_at=_now(),
             n_images=len(labels_learned),
             new_classes=tuple(new),
             returning_classes=tuple(label for label in _distinct(labels_learned) if label in known),
@@ -285,11 +296,72 @@ class ImageClassifier:
             peak_memory=peak_bytes(),
             skipped=skipped + (held_out.skipped if held_out is not None else ()),
             test=outcome,
+            base=len(work.sample) > 0,
             settled_on=len(work.sample) if 0 < len(work.sample) < len(given.labels) else None,
         )
         draft.history_ = [*self.history_, _as_in_a_file(report)]
         self.__dict__ = draft.__dict__
         return report
+
+    def learn_statistics(
+        self,
+        images: Images,
+        labels: Sequence[Label] | None = None,
+        *,
+        skip_unreadable: bool = False,
+        engine: Engine | None = None,
+        progress: Progress = silent,
+    ) -> SiteStatistics:
+        """The sums of images, for a model elsewhere to take in with ``merge``. This model stays as it is.
+
+        What it has learned itself is not in them. Nothing is solved, and nothing calibrated.
+
+        Parameters
+        ----------
+        images, labels, skip_unreadable, engine, progress
+            As in ``learn``.
+        """
+        self._require_sums("learn")
+        if not hasattr(self.head_, "statistics_"):
+            raise InputError(
+                "sums are made with the mixer and the map of a model that has settled them; this one has learned nothing: "
+                "use one that 'visvm export MODEL --for-site' (export_for_site) wrote"
+            )
+        given = read_labelled(images, labels)
+        self.check_options(progress)
+        clock, draft = _Clock(), copy.copy(self)
+        draft._head = head = self._head_for(self.load_encoder())
+        head.statistics_, head.ridge_path_, head.layer_path_ = Statistics(head.kernel_map_.width), [], []
+        head.solve()  # knows no class now
+        work = replace(draft._work(given, skip_unreadable), calibration=frozenset())
+        learned, labels_learned = draft._accumulate(work, engine, clock, progress)
+        report = SessionReport(
+            session=1,
+            learned_at=_now(),
+            n_images=len(labels_learned),
+            new_classes=tuple(_distinct(labels_learned)),
+            returning_classes=(),
+            n_classes=len(head.statistics_.classes),
+            ridge=head.ridge_,
+            layers=head.layers_,
+            seconds=clock.seconds,
+            peak_memory=peak_bytes(),
+            skipped=tuple(str(each.path) for each in learned.unreadable.values()),
+        )
+        site = self.site_ or derived_id(head.statistics_.digest())
+        return SiteStatistics(site, self._described_encoder(), head, [_as_in_a_file(report)])
+
+    def _accumulate(self, work: Work, engine: Engine | None, clock: "_Clock", progress: Progress) -> tuple[Learned, list[Label]]:
+        """Add images to the sums of a draft; gives what became of them, and the labels of those that were learned."""
+        learned = (engine or LocalEngine()).learn(self.head_, work, progress)
+        clock.lap("encode")
+        clock.move(learned.learn_seconds, "encode", "learn")
+        if not work.skip_unreadable:
+            _refuse(list(learned.unreadable.values()), _HOW_TO_LEAVE_OUT)
+        labels = [label for place, label in enumerate(work.images.labels) if place not in learned.unreadable]
+        if not labels:
+            raise ImageError("there must be at least one image that can be read; there is none")
+        return learned, labels
 
     def _work(self, given: Labelled, skip_unreadable: bool) -> Work:
         """What a session that learns these images is to do."""
@@ -326,44 +398,128 @@ class ImageClassifier:
         # What was measured among fewer classes counts half from session to session.
         self._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
         self._calibrated_classes = len(self.classes_)
+        self.merged_ = tuple(replace(each, calibration_weight=0.5 * each.calibration_weight) for each in self.merged_)
         progress("calibrating", 1, 1)
 
-    def merge(self, other: "ImageClassifier") -> Self:
-        """Add what another model has learned, as if this one had learned it too.
+    # Sums of others
+
+    def merge(self, *others: "ImageClassifier | SiteStatistics") -> Self:
+        """Add what other models or sites have learned, as if this one had learned it too; their order does not matter.
 
         Parameters
         ----------
-        other : ImageClassifier
-            Of the same encoder, transform, kernel map and mixer: grown from copies of one model. It is left as it is.
+        *others : ImageClassifier or SiteStatistics
+            Of the same encoder, transform, kernel map and mixer: grown from copies of one model, or from what
+            ``export_for_site`` wrote. They are left as they are.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        IncompatibleModelError
+            They are of another model; or a site, or the same model, would be counted twice.
         """
-        self._require_sums("merge")
-        other._require_sums("merge")
-        if not (self.classes_ and other.classes_):
-            raise IncompatibleModelError("models to merge must have learned something; one has not: learn first")
-        for what, mine, theirs in (
-            ("encoder weights", self._encoder_digest, other._encoder_digest),
-            ("transform", self.transform, other.transform),
-        ):
-            if mine != theirs:
-                raise IncompatibleModelError(
-                    f"models to merge must share the {what}; theirs is {str(theirs)[:12]}, this one's {str(mine)[:12]}: "
-                    "grow both from copies of one model"
-                )
-        self._head = copy.copy(self.head_).merge(other.head_)
-        self._calibration = self._calibration + other._calibration
-        self._calibrated_classes = max(self._calibrated_classes, other._calibrated_classes)
-        added = [entry for entry, known in zip(other.history_, self.shares_sessions(other), strict=True) if not known]
-        self.history_ = [{**entry, "session": number} for number, entry in enumerate([*self.history_, *added], start=1)]
+        own, draft = self._as_site().site, copy.copy(self)
+        draft._head = copy.copy(self.head_)
+        draft._head.statistics_ = self.head_.statistics_.copy()
+        for other in others:
+            draft._add_sums(other if isinstance(other, SiteStatistics) else other._as_site(), own)
+        draft._head.solve()
+        self.__dict__ = draft.__dict__
         return self
 
-    def shares_sessions(self, other: "ImageClassifier") -> list[bool]:
-        """Of every session of another model whether this one has learned it too."""
-        mine = [{**entry, "session": None} for entry in self.history_]
-        return [{**entry, "session": None} in mine for entry in other.history_]
+    @classmethod
+    def merge_files(cls, model: str | Path, others: Sequence[str | Path]) -> Self:
+        """What ``merge`` makes of files, of which one is held in memory at a time beside the model.
+
+        Parameters
+        ----------
+        model : path
+            Of a model.
+        others : sequence of paths
+            Of models, or of what ``SiteStatistics.save`` wrote.
+        """
+        whole = cls.load(model)
+        own = whole._as_site().site
+        for path in others:
+            try:
+                whole._add_sums(SiteStatistics.load(path), own)
+            except IncompatibleModelError as error:
+                raise IncompatibleModelError(f"{shown(Path(path))}: {error}") from error
+        whole.head_.solve()
+        return whole
+
+    def unmerge(self, other: "ImageClassifier | SiteStatistics") -> Self:
+        """Take out again what was merged, as if it had never been: a site withdraws.
+
+        Classes that were renamed or forgotten since then are found under their new names. Calibration that was measured
+        while the site was part of the model stays as it is. Images of the site that ``forget`` has taken out already
+        would be taken out twice.
+
+        Parameters
+        ----------
+        other : ImageClassifier or SiteStatistics
+            As it was merged.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NeverLearnedError
+            The site was never merged, or its sums were others.
+        """
+        self._require_sums("unmerge")
+        given = other if isinstance(other, SiteStatistics) else other._as_site()
+        gone = given.entries(_now())
+        require_merged(gone, self.merged_)
+        mine, head = next(each for each in self.merged_ if each.id == given.site), copy.copy(given.head)
+        head.statistics_ = head.statistics_.renamed(np.array(mine.labels))
+        self._head = copy.copy(self.head_).unmerge(head)
+        self._calibration = self._calibration - mine.calibration_weight * given.calibration
+        self._calibrated_classes = min(self._calibrated_classes, len(self.classes_))
+        ids = {entry.id for entry in gone}
+        self.merged_ = tuple(each for each in self.merged_ if each.id not in ids)
+        self.history_ = numbered([entry for entry in self.history_ if entry.get("site") not in ids])
+        return self
+
+    def _as_site(self) -> SiteStatistics:
+        """What merging needs of this model."""
+        self._require_sums("merge")
+        if not hasattr(self.head_, "statistics_"):
+            raise IncompatibleModelError("models to merge must have learned something; one has not: learn first")
+        return SiteStatistics(
+            self.site_ or derived_id(self.head_.statistics_.digest()),
+            self._described_encoder(),
+            self.head_,
+            self.history_,
+            self.merged_,
+            self._calibration,
+            self._calibrated_classes,
+        )
+
+    def _add_sums(self, other: SiteStatistics, own: str) -> None:
+        """Add the sums of a site to those of this model, whose id is `own`, in place; solving is left to the caller."""
+        if not other.counts:
+            raise IncompatibleModelError("what is merged must have learned something; this has not: learn first, or leave it out")
+        mine = self._described_encoder()
+        for name, what in (("digest", "encoder weights"), ("transform", "transform")):
+            if mine[name] != other.encoder[name]:
+                raise IncompatibleModelError(
+                    f"models to merge must share the {what}; theirs is {other.encoder[name]:.12}, this one's {mine[name]:.12}: "
+                    "grow both from copies of one model"
+                )
+        added = other.entries(_now())
+        require_new(added, {own, *(each.id for each in self.merged_)})
+        self.head_._add_sums(other.head)
+        self._calibration = self._calibration + other.calibration
+        self._calibrated_classes = max(self._calibrated_classes, other.calibrated_classes)
+        new = [entry for entry in other.history if not is_shared(entry, self.history_)]
+        self.history_ = numbered([*self.history_, *({"site": other.site, **entry} for entry in new)])
+        self.merged_ = (*self.merged_, *added)
 
     def forget(
         self,
@@ -412,6 +568,7 @@ class ImageClassifier:
 
         names = ("new_classes", "returning_classes")
         self.history_ = [{**entry, **{name: renamed(entry[name]) for name in names}} for entry in self.history_]
+        self.merged_ = tuple(each.renamed(old, new) for each in self.merged_)
         return self
 
     def forget_class(self, label: Label) -> Self:
@@ -430,7 +587,9 @@ class ImageClassifier:
         label = check_label(label, "the class to forget")
         if label not in self.classes_:
             raise NeverLearnedError(f"a class to forget must be known; {label!r} is not: the model knows {_some(self.classes_)}")
-        self._head = copy.copy(self.head_).rename_class(label, forgotten_label(isinstance(label, str)), merge=True)
+        forgotten = forgotten_label(isinstance(label, str))
+        self._head = copy.copy(self.head_).rename_class(label, forgotten, merge=True)
+        self.merged_ = tuple(each.renamed(label, forgotten) for each in self.merged_)
         return self
 
     # Predicting
@@ -549,6 +708,18 @@ class ImageClassifier:
             self._fitted()
         model_file.write(Path(path), *model_file.for_prediction(*self._state()))
 
+    def export_for_site(self, path: str | Path) -> str:
+        """Write what another site needs to learn for this model: encoder, mixer, map and λ; gives the id of the site.
+
+        No class, no sums, no coefficients and no history are in it. What the base session settled is: the mixer's weights,
+        λ and which blocks are fused.
+        """
+        if self._predictor is None:
+            self._fitted()
+        site = secrets.token_hex(8)
+        model_file.write(Path(path), *model_file.for_site(*self._state(), site))
+        return site
+
     @classmethod
     def load(
         cls,
@@ -572,6 +743,7 @@ class ImageClassifier:
             Leave the sums on disk: quicker, and enough for predicting.
         """
         header, tensors = model_file.read(Path(path), for_prediction=for_prediction)
+        require_solved(Path(path), header["head"])
         described, classes = header["encoder"], header["classes"]
         model = cls(encoder or described["name"], transform=described["transform"], cache=cache)
         if for_prediction:
@@ -583,7 +755,7 @@ class ImageClassifier:
         model._calibration = tensors["calibration"]
         model._counts = dict(zip(classes, header["counts"], strict=True))
         model._calibrated_classes = header.get("calibrated_classes", 0)
-        model.history_ = header["sessions"]
+        model.history_, model.site_, model.merged_ = header["sessions"], header.get("site"), merged_sites(header)
         model._encoder_digest = described["digest"]
         if model._encoder is not None:
             model._check_digest(model._encoder.digest)
@@ -595,16 +767,21 @@ class ImageClassifier:
         head, tensors = head_state(self.head_)
         counts = self._all_counts()
         header = {
-            "encoder": {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform},
+            "encoder": self._described_encoder(),
             "head": head,
             "classes": list(counts),
             "counts": list(counts.values()),
             "calibrated_classes": self._calibrated_classes,
             "sessions": self.history_,
+            **({} if self.site_ is None else {"site": self.site_}),
+            **({"merged": [asdict(each) for each in self.merged_]} if self.merged_ else {}),
         }
         return header, {**tensors, "calibration": self._calibration}
 
     # Parts
+
+    def _described_encoder(self) -> dict[str, Any]:
+        return {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform}
 
     def _encode(self, given: Labelled, stage: str, progress: Progress, skip_unreadable: bool) -> "_Samples":
         """Layer features of labelled files."""
@@ -686,6 +863,10 @@ def _as_in_a_file(report: SessionReport) -> dict[str, Any]:
     """The report as a model file gives it back, so that the histories of models can be compared wherever they come from."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(report)))
     return plain
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _without_forgotten(whole: Predictor) -> Predictor:

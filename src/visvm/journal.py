@@ -105,7 +105,7 @@ class Journal:
             },
         }
         tensors["calibration"] = np.zeros(len(INVERSE_TEMPERATURES))
-        tensors["features"] = np.array(list(entry.features.values()), dtype=np.float64).reshape(len(entry.features), -1)
+        tensors["features"] = np.array(list(entry.features.values()) or np.empty((0, 0)), dtype=np.float64)
         try:
             model_file.replace(self.path, header, tensors)
         except ModelFileError as error:

@@ -1,10 +1,12 @@
 """One file holds a model: safetensors, whose metadata carries a JSON header.
 
 Format 1. The header (metadata key ``visvm``; its SHA-256 is under ``sha256``) has ``format``, ``encoder``, ``head``,
-``classes``, ``counts``, ``sessions``, ``tensors`` (the SHA-256 of each) and, where it is known, ``calibrated_classes``. Tensors
+``classes``, ``counts``, ``sessions``, ``tensors`` (the SHA-256 of each) and, where they are known, ``calibrated_classes``,
+``site`` (the id of the site that the file belongs to) and ``merged`` (the sites whose sums are in it, ``sites.py``). Tensors
 are float64: ``mixer.*``, ``coefficients``, ``calibration``, and, unless the file was exported for predicting only, ``class_sums``
 with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is
-not in it: it is drawn from its seed and compared with its digest.
+not in it: it is drawn from its seed and compared with its digest. A file whose ``head`` says ``"solved": false`` has sums and no
+``coefficients``: a site's statistics, or a journal.
 
 Reading a file runs no code of it. Writing goes to a new file, which is flushed and takes the old one's place in one step.
 """
@@ -12,6 +14,7 @@ Reading a file runs no code of it. Writing goes to a new file, which is flushed 
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -120,6 +123,23 @@ def for_prediction(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     """What predicting needs, without the sums."""
     head = {**header["head"], "form": None}
     return {**header, "head": head}, {name: tensor for name, tensor in tensors.items() if not _is_statistics(name)}
+
+
+def for_site(header: Header, tensors: Tensors, site: str) -> tuple[Header, Tensors]:
+    """What a site needs to learn for a model: encoder, mixer, map, λ; nothing else of what the model has learned."""
+    rows = len(tensors["coefficients"])  # D + 1
+    nothing = {"coefficients": np.empty((rows, 0)), "class_sums": np.empty((rows, 0)), "targets": np.empty((0, 0))}
+    mixer = {name: tensor for name, tensor in tensors.items() if name.startswith("mixer.")}
+    described = {
+        "encoder": header["encoder"],
+        "head": {**header["head"], "form": "thin", "ridge_path": [], "layer_path": []},
+        "classes": [],
+        "counts": [],
+        "calibrated_classes": 0,
+        "sessions": [],
+        "site": site,
+    }
+    return described, {**mixer, **nothing, "calibration": np.zeros_like(tensors["calibration"])}
 
 
 def _is_statistics(name: str) -> bool:
@@ -231,10 +251,29 @@ def _check_header(header: Header) -> None:
         raise TypeError("sessions are no reports")
     if type(header.get("calibrated_classes", 0)) is not int:
         raise TypeError("calibrated_classes is no number")
+    if "site" in header and not _is_site(header["site"]):
+        raise TypeError(f"the site is {header['site']!r:.50}")
+    if not all(map(_is_merged, header.get("merged", []))):
+        raise TypeError("merged are no sites")
     if header["head"]["form"] not in ("thin", "dense", None):
         raise ValueError(f"the form is {header['head']['form']!r:.50}")
     if (header["head"]["form"] is None) != ("class_sums" not in header["tensors"]):
         raise ValueError("the sums are not those of the form")
+
+
+def _is_site(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
+
+
+def _is_merged(entry: dict[str, Any]) -> bool:
+    """Whether this is what ``sites.MergedSite`` keeps."""
+    kinds = {"merged_at": str, "n_images": int, "digest": str, "labels": list, "calibration_weight": float}
+    return (
+        _is_site(entry["id"])
+        and all(type(entry[name]) is kind for name, kind in kinds.items())
+        and {type(label) for label in entry["labels"]} in ({str}, {int})
+        and 0.0 <= entry["calibration_weight"] <= 1.0
+    )
 
 
 def _tensor(path: Path, file: Any, name: str, digest: str) -> Array:

@@ -9,15 +9,23 @@ from visvm.head.memory import human_bytes
 from visvm.labelled import is_forgotten
 from visvm.model_file import read_header
 from visvm.results import Evaluation, SessionReport, first_session_note
+from visvm.sites import SiteStatistics
 from visvm.terminal import note, out, percent, table
+
+
+def counted(n: int, what: str) -> str:
+    """So many of something.
+
+    Examples
+    --------
+    >>> counted(1, "image"), counted(2, "new class")
+    ('1 image', '2 new classes')
+    """
+    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
 
 
 def show_report(model: Path, report: SessionReport) -> None:
     """Show what a session did."""
-
-    def counted(n: int, what: str) -> str:
-        return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
-
     console = out()
     news = [counted(len(report.new_classes), "new class"), counted(len(report.returning_classes), "returning class")]
     console.print(
@@ -42,6 +50,17 @@ def show_report(model: Path, report: SessionReport) -> None:
             style="bold",
             markup=False,
         )
+
+
+def show_statistics(path: Path, sums: SiteStatistics) -> None:
+    """Show what is in a site's sums."""
+    skipped = sums.history[0]["skipped"]
+    left_out = f"; left out {counted(len(skipped), 'unreadable file')}: {', '.join(skipped)}" if skipped else ""
+    out().print(
+        f"{path}: the sums of {counted(sums.n_images, 'image')} of {counted(len(sums.counts), 'class')}, for site {sums.site}"
+        f"{left_out}\nsend it to whoever has the model: 'visvm merge OUT MODEL {path.name}'",
+        markup=False,
+    )
 
 
 def show_evaluation(result: Evaluation) -> None:
@@ -77,7 +96,10 @@ def describe(path: Path) -> dict[str, Any]:
         "ridge": head["chosen_ridge"],
         "layers": head["layers"],
         "form": head["form"],
-        "can_learn": head["form"] is not None,
+        "can_learn": head["form"] is not None and head.get("solved", True),
+        "statistics_only": not head.get("solved", True),
+        "site": header.get("site"),
+        "merged": [{name: entry[name] for name in ("id", "merged_at", "n_images")} for entry in header.get("merged", [])],
     }
 
 
@@ -91,15 +113,32 @@ def show_model(described: dict[str, Any]) -> None:
         test = entry["test"] or {"accuracy": None, "old_accuracy": None, "new_accuracy": None}
         accuracies = [percent(test[name]) for name in ("accuracy", "old_accuracy", "new_accuracy")]
         news = [len(entry["new_classes"]), len(entry["returning_classes"])]
-        rows.append((entry["session"], entry["learned_at"][:16].replace("T", " "), entry["n_images"], *news, *accuracies))
+        rows.append((entry["session"], _when(entry["learned_at"]), entry["n_images"], *news, *accuracies))
     columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
     console.print(table("sessions", columns, rows, right=[column for column in columns if column != "when (UTC)"]))
+    if described["merged"]:
+        rows = [(each["id"], _when(each["merged_at"]), each["n_images"]) for each in described["merged"]]
+        console.print(table("sites merged", ["site", "when (UTC)", "images"], rows, right=["images"]))
     if described["forgotten_images"]:
         console.print(f"{described['forgotten_images']} more images are of classes that were forgotten", markup=False)
     console.print(
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, {sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), transform {described['transform']}, "
         f"blocks {', '.join(map(str, described['layers']))}, D = {described['n_components']}, λ = {described['ridge']:g}\n"
-        + ("sums are in it: it can learn more" if described["can_learn"] else "exported for predicting: it cannot learn more"),
+        + _what_for(described),
         markup=False,
+    )
+
+
+def _when(moment: str) -> str:
+    return moment[:16].replace("T", " ")
+
+
+def _what_for(described: dict[str, Any]) -> str:
+    """What a file can be used for."""
+    site = "" if described["site"] is None else f"of site {described['site']}: "
+    if described["statistics_only"]:
+        return f"{site}sums and no model to ask: add it to one with 'visvm merge'"
+    return site + (
+        "sums are in it: it can learn more" if described["can_learn"] else "exported for predicting: it cannot learn more"
     )

@@ -114,8 +114,10 @@ class SessionReport:
         Files that could not be read.
     test : SessionTest or None
         Accuracy on the test images of all classes known, where there are some.
+    base : bool
+        Whether it was the base session, in which λ, blocks and mixer are settled.
     settled_on : int or None
-        Of a first session of many images, on how many of them λ, blocks and mixer were settled.
+        Of a base session of many images, on how many of them that was done.
     """
 
     session: int
@@ -130,12 +132,13 @@ class SessionReport:
     peak_memory: int | None = None
     skipped: tuple[str, ...] = ()
     test: SessionTest | None = None
+    base: bool = False
     settled_on: int | None = None
 
 
 def first_session_note(report: SessionReport) -> str | None:
     """What whoever began with little should know."""
-    if report.session == 1 and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
+    if report.base and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
         return (
             "a first session of few classes or images sets a model up poorly, for good: better begin a new one with more of both"
         )

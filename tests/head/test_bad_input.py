@@ -152,7 +152,8 @@ def test_merging_what_does_not_fit(model):
         others["the kernel map; theirs"] = copy.deepcopy(model).set_params(random_state=5)
     for match, other in others.items():
         other.fit(X, Y)
-        refused(model, lambda other=other: model.merge(other), IncompatibleModelError, match)
+        refused(model, lambda other=other: model.merge(model, other), IncompatibleModelError, match)
+        refused(model, lambda other=other: model.unmerge(other), IncompatibleModelError, match)
     with pytest.raises(NotFittedError):
         model.merge(type(model)())
 
@@ -167,6 +168,7 @@ def test_merging_other_kinds_of_label(model):
     other = copy.deepcopy(model)
     other.forget(X, Y).partial_fit(X, np.arange(120) % 4)
     refused(model, lambda: model.merge(other), InputError, "one kind")
+    refused(model, lambda: model.unmerge(other), InputError, "one kind")
 
 
 @pytest.mark.parametrize("ridge", [1.0, "auto"])
@@ -211,7 +213,7 @@ def test_the_estimate_follows_the_form():
     assert needed(20_000) < 1.3 * square
 
 
-@pytest.mark.parametrize("method", ["forget", "merge"])
+@pytest.mark.parametrize("method", ["forget", "merge", "unmerge"])
 @pytest.mark.parametrize(("name", "value"), [("svm_cost", -1.0), ("svm_cost", "x"), ("ridge", 0.0), ("memory_limit", "4GB")])
 def test_parameters_are_checked_before_forgetting_and_merging(model, name, value, method):
     arguments = (X[:3], Y[:3]) if method == "forget" else (copy.deepcopy(model),)

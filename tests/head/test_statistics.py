@@ -130,6 +130,63 @@ def test_merging_with_itself_and_with_an_emptied_model(width):
     same(copy.deepcopy(model).merge(empty), model, X)
 
 
+def test_what_was_merged_goes_on_by_itself(width):
+    X, y = make_stream(n=120)
+    first = np.isin(y, ["class 0", "class 1"])
+    model, other = (IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[part], y[part]) for part in (first, ~first))
+    model.merge(other)
+    other.partial_fit(X[:9], y[:9])
+    rows = np.concatenate([np.flatnonzero(~first), np.arange(9)])
+    same(other, IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[rows], y[rows]), X)
+
+
+FORMS = {(30, 30): ("thin", "thin"), (30, 170): ("thin", "dense"), (170, 30): ("dense", "thin"), (170, 170): ("dense", "dense")}
+
+
+@pytest.mark.parametrize("mean", [0.0, 100.0])
+@pytest.mark.parametrize(("n_base", "n_site"), FORMS)
+def test_what_is_unmerged_was_never_merged(n_base, n_site, mean):
+    X, y = make_stream(n=340, mean=mean)
+    kinds = {"thin": ThinScatter, "dense": DenseScatter}
+    rest, more = slice(0, n_base), slice(n_base, n_base + 20)
+    shared, alone = (IncrementalLSSVC(n_components=200, ridge=1.0).fit(X[rest], y[rest]) for _ in range(2))
+    site = IncrementalLSSVC(n_components=200, ridge=1.0).fit(X[-n_site:], np.where(y == "class 3", "only here", y)[-n_site:])
+    for model, form in zip((alone, site), FORMS[n_base, n_site], strict=True):
+        assert isinstance(model.statistics_.scatter, kinds[form])
+    shared.merge(site).partial_fit(X[more], y[more]).unmerge(site)
+    same(shared, alone.partial_fit(X[more], y[more]), X)
+    assert reference.error(shared.statistics_.gram, alone.statistics_.gram) < 1e-12
+
+
+def test_a_dense_site_is_taken_out_of_thin_sums():
+    X, y = make_stream(n=60)
+    whole, site = (IncrementalLSSVC(n_components=100, ridge=1.0).fit(X[rows], y[rows]) for rows in (slice(60), slice(20)))
+    site.statistics_.scatter = site.statistics_.scatter.to_dense()  # as where more was expected than came
+    assert isinstance(whole.statistics_.scatter, ThinScatter)
+    same(whole.unmerge(site), IncrementalLSSVC(n_components=100, ridge=1.0).fit(X[20:], y[20:]), X)
+
+
+def test_what_was_never_merged_is_not_unmerged(width):
+    X, y = make_stream(n=60)
+    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)
+    before = model.decision_function(X)
+    others = {"has 15, but 30 were given": (np.vstack([X, X]), np.append(y, y)), "fremd was not": (X[:1], ["fremd"])}
+    others["must have been learned"] = (X + np.arange(6.0) * 50, y)
+    for words, samples in others.items():
+        with pytest.raises(NeverLearnedError, match=words):
+            model.unmerge(IncrementalLSSVC(n_components=width, ridge=1.0).fit(*samples))
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_the_digest_tells_sums_apart_and_not_copies(width):
+    X, y = make_stream(n=60)
+    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)
+    digest = model.statistics_.digest()
+    assert copy.deepcopy(model).statistics_.digest() == digest
+    others = [copy.deepcopy(model).forget(X[:1], y[:1]), copy.deepcopy(model).rename_class("class 0", "class 00")]
+    assert len({digest, *(other.statistics_.digest() for other in others)}) == 3
+
+
 @pytest.mark.parametrize("mean", [0.0, 100.0])
 @pytest.mark.parametrize("share", [0.6, 0.75, 0.95])
 def test_exact_where_samples_are_fewer_than_features_and_the_ridge_is_small(share, mean):

@@ -1,4 +1,4 @@
-"""What the two estimators share: how a session is learned, merged and forgotten, and how scores are made.
+"""What the two estimators share: how a session is learned, merged, unmerged and forgotten, and how scores are made.
 
 Each of these happens on a draft that takes the estimator's place only when all has gone well, so that an error leaves the
 estimator exactly as it was.
@@ -138,40 +138,51 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         self._solve()
         return self
 
-    def merge(self, other: Self) -> Self:
-        """Add what another model has learned, as if this one had learned it too.
+    def merge(self, *others: Self) -> Self:
+        """Add what other models have learned, as if this one had learned it too; their order does not matter.
 
         Parameters
         ----------
-        other : same type as self
-            Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). It is left as it is.
+        *others : same type as self
+            Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). They are left as they are.
 
         Returns
         -------
         self
         """
         check_is_fitted(self)
-        self._validate_parameters()
-        if type(other) is not type(self):
-            raise IncompatibleModelError(
-                f"models to merge must be of one type; got {type(self).__name__} and {type(other).__name__}: "
-                "train both with the same estimator"
-            )
-        check_is_fitted(other)
-        parts = {"kernel map": "use the same n_components and random_state", "mixer": "start from copies of one fitted model"}
-        for (what, how), mine, theirs in zip(parts.items(), self._digests(), other._digests(), strict=False):
-            if mine != theirs:
-                raise IncompatibleModelError(
-                    f"models to merge must share the {what}; theirs is {theirs[:12]}, this one's {mine[:12]}: {how}"
-                )
-        if len(other.classes_):
-            check_one_kind(self.classes_, other.classes_)
+        for other in others:
+            self._check_merge(other)
         draft = copy.copy(self)
-        added = other.statistics_.scatter
-        n_rows = added.n_rows if isinstance(added, ThinScatter) else 0
-        draft._check_memory(n_rows, len(other.classes_), dense=isinstance(added, DenseScatter))
         draft.statistics_ = self.statistics_.copy()
-        draft.statistics_.merge(other.statistics_)
+        for other in others:
+            draft._add_sums(other)
+        draft._solve()
+        return self._commit(draft)
+
+    def unmerge(self, other: Self) -> Self:
+        """Take out again what was merged, as if it had never been. λ and the mixer stay as they are.
+
+        Parameters
+        ----------
+        other : same type as self
+            As it was merged. It is left as it is.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NeverLearnedError
+            It has more samples of a class than this model, or other ones.
+        """
+        check_is_fitted(self)
+        self._check_merge(other, forgets=True)
+        draft = copy.copy(self)
+        draft.statistics_ = self.statistics_.copy()
+        draft.statistics_.unmerge(other.statistics_)
+        draft.statistics_.scatter.check(self.statistics_.square_sum())
         draft._solve()
         return self._commit(draft)
 
@@ -337,6 +348,11 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         for rows in memory.chunks(len(features), self.kernel_map_.width):
             self.statistics_.add(self._lift(features[rows]), labels[rows], weight[rows])
 
+    def _add_sums(self, other: Self) -> None:
+        """Add the sums of another model to this one's, which must be its own; solving is left to the caller."""
+        self._check_merge(other)
+        self.statistics_.merge(other.statistics_)
+
     def _report_step(self, step: str, done: int, total: int) -> None:
         """Tell whoever set `_listener` how far a session is."""
         if self._listener is not None:
@@ -430,6 +446,27 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         if not counted.any():
             raise InputError("sample_weight must be above 0 for some sample; all are 0: leave it out to count each once")
         return features[counted], labels[counted], weight[counted]
+
+    def _check_merge(self, other: Self, *, forgets: bool = False) -> None:
+        """Refuse a model whose sums cannot be added to this one's, or taken away."""
+        self._validate_parameters()
+        if type(other) is not type(self):
+            raise IncompatibleModelError(
+                f"models to merge must be of one type; got {type(self).__name__} and {type(other).__name__}: "
+                "train both with the same estimator"
+            )
+        check_is_fitted(other)
+        parts = {"kernel map": "use the same n_components and random_state", "mixer": "start from copies of one fitted model"}
+        for (what, how), mine, theirs in zip(parts.items(), self._digests(), other._digests(), strict=False):
+            if mine != theirs:
+                raise IncompatibleModelError(
+                    f"models to merge must share the {what}; theirs is {theirs[:12]}, this one's {mine[:12]}: {how}"
+                )
+        added = other.statistics_
+        if len(added.classes):
+            check_one_kind(self.statistics_.classes, added.classes)
+        n_rows = added.scatter.n_rows if isinstance(added.scatter, ThinScatter) else 0
+        self._check_memory(n_rows, len(added.classes), dense=isinstance(added.scatter, DenseScatter), forgets=forgets)
 
     def _check_memory(
         self, n_new: int, n_classes: int, *, base: bool = False, dense: bool = False, forgets: bool = False

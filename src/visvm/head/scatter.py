@@ -70,6 +70,11 @@ class DenseScatter:
         self.matrix += other.matrix
         self.cross += other.cross
 
+    def unmerge(self, other: "DenseScatter") -> None:
+        """Take away the sums of other samples, without the difference between the means."""
+        self.matrix -= other.matrix
+        self.cross -= other.cross
+
     def subtract(self, rows: Array, targets: Array, scale: float) -> None:  # noqa: ARG002
         """Take away the difference rows of a batch that was added."""
         add_symmetric_product(self.matrix, rows, sign=-1.0)
@@ -86,6 +91,11 @@ class DenseScatter:
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
         """Move the class columns to `places` among `n_classes`, as ``reordered`` does."""
         self.cross = reordered(self.cross, n_classes, places)
+
+    def arrays(self) -> Iterator[Array]:
+        """All that counts."""
+        yield from (self.matrix[column:, column] for column in range(len(self.matrix)))
+        yield self.cross
 
     def trace(self) -> float:
         """Sum of the eigenvalues."""
@@ -191,6 +201,11 @@ class ThinScatter:
 
     def check(self, scale: float) -> None:
         """Nothing to do: `subtract` has checked."""
+
+    def arrays(self) -> Iterator[Array]:
+        """All that counts."""
+        yield from self.blocks
+        yield self.targets
 
     def rows(self) -> Iterator[tuple[Array, Array]]:
         """The blocks of F, each with its targets."""

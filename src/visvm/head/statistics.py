@@ -9,9 +9,11 @@ Two sets of samples a and b with means m_a, m_b and N_a, N_b samples are joined 
     scatter(a ∪ b) = scatter(a) + scatter(b) + N_a·N_b/(N_a + N_b) · (m_b - m_a)(m_b - m_a)ᵀ
 
 so a batch adds n *difference rows* to the factor: its own n samples as n - 1 differences between them, and one difference between
-its mean and the mean so far. Learning, merging and forgetting are these sums, added or taken away.
+its mean and the mean so far. Learning, merging, unmerging and forgetting are these sums, added or taken away.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +62,9 @@ class Statistics:
     >>> a.merge(b)
     >>> bool(np.allclose(a.gram, both.gram)), a.class_counts.tolist()
     (True, [2.0, 1.0])
+    >>> a.unmerge(b)
+    >>> a.gram.round(9).tolist()
+    [[1.0, 0.0, 1.0], [0.0, 4.0, 2.0], [1.0, 2.0, 2.0]]
     """
 
     def __init__(self, n_features: int) -> None:
@@ -107,6 +112,13 @@ class Statistics:
         """Σ |φ|², the size that rounding is relative to."""
         return self.scatter.trace() + self.n_samples * float(self.mean @ self.mean)
 
+    def digest(self) -> str:
+        """SHA-256 of the classes and the sums, to the last bit."""
+        digest = hashlib.sha256(json.dumps(self.classes.tolist()).encode())
+        for array in (self.class_sums, *self.scatter.arrays()):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
     # Changes
 
     def copy(self) -> "Statistics":
@@ -143,10 +155,7 @@ class Statistics:
         if not len(other.classes):
             return
         joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
-        twin = Statistics(self.n_features)  # `other` with the columns of both
-        twin.classes, twin.class_sums = other.classes, other.class_sums
-        scatter = other.scatter
-        twin.scatter = DenseScatter(scatter.matrix, scatter.cross) if isinstance(scatter, DenseScatter) else scatter.copy()
+        twin = other._twin()  # with the columns of both
         twin._set_classes(joined)
         self._set_classes(joined)
         mine, theirs = self._moments(self.class_sums), twin._moments(twin.class_sums)
@@ -170,12 +179,17 @@ class Statistics:
         ------
         NeverLearnedError
         """
-        unknown = np.setdiff1d(labels, self.classes)
+        classes, places = np.unique(labels, return_inverse=True)
+        self._require_counts(classes, np.asarray(np.bincount(places, weight), dtype=np.float64))
+
+    def _require_counts(self, classes: NDArray[np.generic], counts: Array) -> None:
+        unknown = np.setdiff1d(classes, self.classes)
         if len(unknown):
             raise NeverLearnedError(
                 f"classes to forget must have been learned; {unknown[0]!s} was not: see classes_ for those that were"
             )
-        given = weight @ self._one_hot(labels)
+        given = np.zeros(len(self.classes))
+        given[np.searchsorted(self.classes, classes)] = counts
         excess = given - self.class_counts
         worst = int(excess.argmax())
         if excess[worst] > _TOLERANCE * self.class_counts[worst]:
@@ -195,24 +209,74 @@ class Statistics:
         weight = np.ones(len(lifted)) if weight is None else weight
         self.require_learned(labels, weight)
         one_hot = self._one_hot(labels)
-        left = self.class_sums - _sums(lifted, one_hot, weight)
+        left, gone = self._left(_sums(lifted, one_hot, weight), np.abs(lifted).max())
+        rows, targets = _difference_rows(lifted, one_hot, weight, self._moments(left))
+        self.scatter.subtract(rows, targets, self.square_sum())
+        self._shrink(left, gone)
+
+    def unmerge(self, other: "Statistics") -> None:
+        """Take away the sums of another set of samples, which were merged. `other` is left as it is.
+
+        Raises
+        ------
+        NeverLearnedError
+            The sums could not be those of any data. The object may then be half-way: work on a copy.
+        """
+        if not len(other.classes):
+            return
+        self._require_counts(other.classes, other.class_counts)
+        twin, scale = other._twin(), self.square_sum()
+        twin._set_classes(self.classes)
+        left, gone = self._left(twin.class_sums, np.abs(other.class_sums).max())
+        rest, theirs = self._moments(left), twin._moments(twin.class_sums)
+        row, target = _mean_difference(theirs, rest)
+        parts = [(row[None], target[None])]
+        if isinstance(twin.scatter, ThinScatter):
+            parts += twin.scatter.rows()
+        else:
+            if isinstance(self.scatter, ThinScatter):
+                self.scatter = self.scatter.to_dense()
+            self.scatter.unmerge(twin.scatter)
+        if isinstance(self.scatter, ThinScatter):  # whose every subtraction costs a decomposition
+            parts = [(np.concatenate([rows for rows, _ in parts]), np.concatenate([targets for _, targets in parts]))]
+        for rows, targets in parts:
+            self.scatter.subtract(rows, targets, scale)
+        self._shrink(left, gone)
+
+    def renamed(self, classes: NDArray[np.generic]) -> "Statistics":
+        """The same sums under other names, as ``rename`` gives them; a dense matrix is shared."""
+        twin = self._twin()
+        twin.rename(classes)
+        return twin
+
+    def _left(self, sums: Array, size: float) -> tuple[Array, NDArray[np.bool_]]:
+        """Class sums without these, (D + 1, C), made of features up to `size`; and which classes are gone, (C,)."""
+        left = self.class_sums - sums
         gone = left[-1] <= _TOLERANCE * self.class_counts
-        sizes = np.abs(self.class_sums[:-1, gone]).max(axis=0, initial=0.0) + np.abs(lifted).max()
+        sizes = np.abs(self.class_sums[:-1, gone]).max(axis=0, initial=0.0) + size
         if (np.abs(left[:-1, gone]).max(axis=0, initial=0.0) > 1e-6 * sizes).any():
             raise NeverLearnedError(
                 "samples to forget must have been learned as they are; a class would be left with a sum but no samples: "
                 "give the same features and labels that were learned"
             )
         left[:, gone] = 0.0
-        before = self._moments(left)
-        scale = self.square_sum()
-        self.scatter.subtract(*_difference_rows(lifted, one_hot, weight, before), scale)
-        self.class_sums = left
-        if before.count:
-            self._set_classes(self.classes[~gone])
-        else:
+        return left, gone
+
+    def _shrink(self, class_sums: Array, gone: NDArray[np.bool_]) -> None:
+        """Keep what is left when samples have been taken away."""
+        self.class_sums = class_sums
+        if gone.all():
             self.classes, self.class_sums = np.empty(0, dtype=np.int64), np.empty((self.n_features + 1, 0))
             self.scatter = ThinScatter(self.n_features)
+        else:
+            self._set_classes(self.classes[~gone])
+
+    def _twin(self) -> "Statistics":
+        """The same sums, whose columns can be moved and renamed without changing these; a dense matrix is shared."""
+        twin, scatter = Statistics(self.n_features), self.scatter
+        twin.classes, twin.class_sums = self.classes, self.class_sums
+        twin.scatter = DenseScatter(scatter.matrix, scatter.cross) if isinstance(scatter, DenseScatter) else scatter.copy()
+        return twin
 
     def rename(self, classes: NDArray[np.generic]) -> None:
         """Give the classes other names, and sort the columns by them; classes that get one name become one."""
