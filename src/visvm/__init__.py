@@ -3,10 +3,10 @@
 Reading order: ``errors`` (what can go wrong), ``encoders`` (images → layer features) and ``head`` (layer features → scores),
 whose own docstrings go on from there, ``remote`` and ``labelled`` (folders → files and labels), ``results`` (what people get),
 ``model_file`` and ``head_state`` (one file holds a model), ``sites`` (or the sums of one site), ``journal`` (or half a session),
-``learning`` (files → sums, piece by piece), ``ray_engine`` (the same on many machines), ``image_classifier`` (images in, labels
-out), ``bench`` (the benchmark, with its own reading order), then what people see: ``figures``, ``terminal``, ``reporting``,
-``doctor``, ``digits``, ``demo``, ``service`` (HTTP and the web page, with its own reading order), ``cli_shared``, ``cli_upkeep``,
-``cli_sites``, ``cli_bench``, ``cli``.
+``learning`` (files → sums, piece by piece), ``ray_engine`` (the same on many machines), ``image_predictor`` (images in, answers
+out), ``image_classifier`` (and learning), ``bench`` (the benchmark, with its own reading order), then what people see:
+``figures``, ``terminal``, ``reporting``, ``doctor``, ``digits``, ``demo``, ``service`` (HTTP and the web page, its own reading
+order), ``cli_shared``, ``cli_upkeep``, ``cli_sites``, ``cli_bench``, ``cli``.
 
 Names are imported when they are first used, so that ``visvm --help`` does not wait for scikit-learn.
 """

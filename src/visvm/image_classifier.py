@@ -1,47 +1,45 @@
-"""Images in, labels out: the one object that knows both halves, encoder and head."""
+"""Images in, labels out: the one object that knows both halves, encoder and head, and learns."""
 
 import copy
 import json
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visvm import model_file
 from visvm.encoders.cache import FeatureCache
-from visvm.encoders.catalog import CATALOG, DEFAULT_ENCODER
-from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform, check_transform
-from visvm.encoders.loading import load_encoder
-from visvm.encoders.pipeline import Source, Unreadable, encode_files, encode_stream
+from visvm.encoders.catalog import DEFAULT_ENCODER
+from visvm.encoders.encoder import Encoder
+from visvm.encoders.images import Transform
+from visvm.encoders.pipeline import Source
 from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
-from visvm.head.calibration import INVERSE_TEMPERATURES, log_likelihoods, probabilities
+from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind, seed_of
 from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
 from visvm.head.statistics import Statistics
 from visvm.head_state import head_state, require_solved, restore_head, restore_predictor
+from visvm.image_predictor import HOW_TO_LEAVE_OUT, ImagePredictor, distinct, refuse_unreadable, silent, some_of
 from visvm.labelled import (
     Images,
     Label,
     Labelled,
-    as_source,
     check_label,
-    expanded,
     forgotten_label,
     is_forgotten,
     read_labelled,
     shown,
 )
-from visvm.learning import Engine, Learned, LocalEngine, Progress, Work, opened_cache, stratified
-from visvm.results import Evaluation, Prediction, SessionReport, evaluate_labels, session_test
+from visvm.learning import Engine, Learned, LocalEngine, Progress, Work, stratified
+from visvm.results import SessionReport, session_test
 from visvm.sites import (
     MergedSite,
     SiteStatistics,
@@ -62,14 +60,7 @@ MOST_CALIBRATION_IMAGES = 500
 """So many images of a session, at most, are scored as if they had not been learned."""
 
 
-_HOW_TO_LEAVE_OUT = "repair or remove them, or leave them out with --skip-unreadable (skip_unreadable=True)"
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
-
-
-class ImageClassifier:
+class ImageClassifier(ImagePredictor):
     """Learns to recognise images class by class, and never forgets.
 
     Parameters
@@ -116,17 +107,12 @@ class ImageClassifier:
         max_base_images: int | None = 10_000,
         memory_limit: float | None = None,
     ) -> None:
-        self._encoder = None if isinstance(encoder, str) else encoder
-        self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
-        self.transform = transform
-        self.cache = cache
+        super().__init__(encoder, transform, cache)
         self.max_base_images = max_base_images
         self.history_: list[dict[str, Any]] = []
         self.site_: str | None = None
         self.merged_: tuple[MergedSite, ...] = ()
-        self._encoder_digest: str | None = None
         self._counts: dict[Label, int] = {}  # images of every class, of a model without sums
-        self._calibration: Array = np.zeros(len(INVERSE_TEMPERATURES))
         self._options = {
             "layers": layers,
             "n_components": n_components,
@@ -139,7 +125,6 @@ class ImageClassifier:
         self._loaded_predictor: Predictor | None = None  # of a file loaded for predicting, which has no head
         self._read: tuple[model_file.Header, model_file.Tensors] | None = None  # of such a file
         self._calibrated_classes = 0  # known when the calibration was last measured
-        check_transform(transform)
 
     def __repr__(self) -> str:
         return f"ImageClassifier({self.encoder_name!r}: {len(self.classes_)} classes, {len(self.history_)} sessions)"
@@ -166,12 +151,6 @@ class ImageClassifier:
         return _without_forgotten(Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_))
 
     @property
-    def classes_(self) -> tuple[Label, ...]:
-        """The classes known, sorted."""
-        predictor = self._predictor
-        return () if predictor is None else tuple(predictor.classes.tolist())
-
-    @property
     def class_counts_(self) -> tuple[int, ...]:
         """How many images of each class were learned."""
         return tuple(count for label, count in self._all_counts().items() if not is_forgotten(label))
@@ -193,33 +172,9 @@ class ImageClassifier:
         """Whether the sums are there; a model exported or loaded for predicting has none."""
         return hasattr(self._head, "statistics_") or self._predictor is None
 
-    def load_encoder(self, progress: Progress = silent) -> Encoder:
-        """The encoder, loaded when it is first needed; weights that are not on this machine yet are fetched."""
-        if self._encoder is None:
-            if self.encoder_name in CATALOG:  # known before anything is fetched
-                self._check_digest(CATALOG[self.encoder_name].sha256)
-            encoder = load_encoder(self.encoder_name, lambda done, total: progress("fetching weights", done, total))
-            self._check_digest(encoder.digest)
-            self._encoder = encoder
-        return self._encoder
-
     def check_options(self, progress: Progress = silent) -> None:
         """Refuse options that learning would refuse; the encoder is loaded for it."""
         self._head_for(self.load_encoder(progress))._validate_parameters()
-
-    def with_encoder(self, encoder: Encoder) -> Self:
-        """A copy that uses this encoder, which must have the same weights."""
-        twin = copy.copy(self)
-        twin._check_digest(encoder.digest)
-        twin._encoder = encoder
-        return twin
-
-    def _check_digest(self, digest: str) -> None:
-        if self._encoder_digest not in (None, digest):
-            raise IncompatibleModelError(
-                f"a model must be used with the encoder it was learned through, of weights {str(self._encoder_digest)[:12]}; "
-                f"those of {self.encoder_name} are {digest[:12]}: give that encoder, or begin a new model"
-            )
 
     # Learning
 
@@ -270,7 +225,7 @@ class ImageClassifier:
         draft = copy.copy(self)
         draft._head = self._head_for(work.encoder)
         learned, labels_learned = draft._accumulate(work, engine, clock, progress)
-        new = [label for label in _distinct(labels_learned) if label not in known]
+        new = [label for label in distinct(labels_learned) if label not in known]
         progress("learning", 0, 1)
         draft._head.solve()
         progress("learning", 1, 1)
@@ -288,7 +243,7 @@ class ImageClassifier:
             learned_at=_now(),
             n_images=len(labels_learned),
             new_classes=tuple(new),
-            returning_classes=tuple(label for label in _distinct(labels_learned) if label in known),
+            returning_classes=tuple(label for label in distinct(labels_learned) if label in known),
             n_classes=len(draft.classes_),
             ridge=draft.head_.ridge_,
             layers=draft.head_.layers_,
@@ -339,7 +294,7 @@ class ImageClassifier:
             session=1,
             learned_at=_now(),
             n_images=len(labels_learned),
-            new_classes=tuple(_distinct(labels_learned)),
+            new_classes=tuple(distinct(labels_learned)),
             returning_classes=(),
             n_classes=len(head.statistics_.classes),
             ridge=head.ridge_,
@@ -357,7 +312,7 @@ class ImageClassifier:
         clock.lap("encode")
         clock.move(learned.learn_seconds, "encode", "learn")
         if not work.skip_unreadable:
-            _refuse(list(learned.unreadable.values()), _HOW_TO_LEAVE_OUT)
+            refuse_unreadable(list(learned.unreadable.values()), HOW_TO_LEAVE_OUT)
         labels = [label for place, label in enumerate(work.images.labels) if place not in learned.unreadable]
         if not labels:
             raise ImageError("there must be at least one image that can be read; there is none")
@@ -564,7 +519,7 @@ class ImageClassifier:
             self._counts = {label: self._counts[old if label == new else label] for label in head.classes_.tolist()}
 
         def renamed(labels: Sequence[Label]) -> list[Label]:
-            return _distinct([new if label == old else label for label in labels])
+            return distinct([new if label == old else label for label in labels])
 
         names = ("new_classes", "returning_classes")
         self.history_ = [{**entry, **{name: renamed(entry[name]) for name in names}} for entry in self.history_]
@@ -586,109 +541,12 @@ class ImageClassifier:
         self._require_sums("forget")
         label = check_label(label, "the class to forget")
         if label not in self.classes_:
-            raise NeverLearnedError(f"a class to forget must be known; {label!r} is not: the model knows {_some(self.classes_)}")
+            known = some_of(self.classes_)
+            raise NeverLearnedError(f"a class to forget must be known; {label!r} is not: the model knows {known}")
         forgotten = forgotten_label(isinstance(label, str))
         self._head = copy.copy(self.head_).rename_class(label, forgotten, merge=True)
         self.merged_ = tuple(each.renamed(label, forgotten) for each in self.merged_)
         return self
-
-    # Predicting
-
-    def predict(
-        self, images: str | Source | Sequence[str | Source], *, top: int = 5, raw: bool = False, progress: Progress = silent
-    ) -> list[Prediction]:
-        """Say what images show.
-
-        Parameters
-        ----------
-        images : path or content, or sequence of such
-        top : int, default=5
-            How many classes to name for each.
-        raw : bool, default=False
-            Give the head's scores (near +1 for the right class, near -1 for others) instead of probabilities.
-        progress : callable, optional
-        """
-        one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
-        sources = [as_source(image) for image in cast("Sequence[str | Source]", [images] if one else images)]
-        outcomes = list(self.predict_stream(sources, top=top, raw=raw, progress=progress))
-        _refuse([outcome for outcome in outcomes if isinstance(outcome, Unreadable)], "leave them out")
-        return [outcome for outcome in outcomes if isinstance(outcome, Prediction)]
-
-    def predict_stream(
-        self, images: Sequence[Source], *, top: int = 5, raw: bool = False, progress: Progress = silent
-    ) -> Iterator[Prediction | Unreadable]:
-        """Say what images show, one after the other as they come; those that cannot be read come as ``Unreadable``."""
-        self._fitted()
-        _check_top(top)
-        encoder, done = self.load_encoder(progress), 0
-        with opened_cache(self.cache) as cache:
-            for outcomes in encode_stream(images, encoder, Transform(self.transform, encoder.preprocessing), cache):
-                readable = [outcome for outcome in outcomes if not isinstance(outcome, Unreadable)]
-                features = np.array([each for _, each in readable])
-                predictions = iter(self.predict_features(features, [str(path) for path, _ in readable], top=top, raw=raw))
-                for outcome in outcomes:
-                    yield outcome if isinstance(outcome, Unreadable) else next(predictions)
-                done += len(outcomes)
-                progress("predicting", done, len(images))
-
-    def predict_features(
-        self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
-    ) -> list[Prediction]:
-        """Say what images show whose layer features are known.
-
-        Parameters
-        ----------
-        features : array of shape (n, sum of the encoder's layer_dims)
-        names : sequence of str
-            What to call the images.
-        top, raw
-            As in ``predict``.
-        """
-        _check_top(top)
-        return self.predict_scores(self.scores(features), names, top=top, raw=raw) if len(features) else []
-
-    def scores(self, features: LayerFeatures) -> Array:
-        """Scores of the classes, (n, C), for layer features, (n, sum of the encoder's layer_dims)."""
-        return self._fitted().scores(features)
-
-    def predict_scores(self, scores: Array, names: Sequence[str], *, top: int = 5, raw: bool = False) -> list[Prediction]:
-        """Say what images show that have these scores, (n, C); other parameters as in ``predict_features``."""
-        _check_top(top)
-        shown_scores = scores if raw else probabilities(scores, self._calibration)
-        order = np.argsort(-shown_scores, axis=1, kind="stable")[:, :top]
-        labels, values = self._fitted().classes[order].tolist(), np.take_along_axis(shown_scores, order, axis=1).tolist()
-        tops = [tuple(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
-        return [Prediction(*best[0], top=best, path=name) for best, name in zip(tops, names, strict=True)]
-
-    def layer_features(self, images: Sequence[str | Source], *, progress: Progress = silent) -> LayerFeatures:
-        """Layer features of images, (n, sum of the encoder's layer_dims): what ``VisClassifier`` takes."""
-        sources = [as_source(image) for image in images]
-        return self._encode(Labelled(sources, [0] * len(sources)), "encoding", progress, skip_unreadable=False).features
-
-    def evaluate(
-        self,
-        images: Images,
-        labels: Sequence[Label] | None = None,
-        *,
-        skip_unreadable: bool = False,
-        progress: Progress = silent,
-    ) -> Evaluation:
-        """Compare predictions with labels; classes the model does not know are left out, and named.
-
-        Parameters
-        ----------
-        images, labels, skip_unreadable, progress
-            As in ``learn``.
-        """
-        self._fitted()
-        given = read_labelled(images, labels)
-        classes = set(self.classes_)
-        unknown, known = [label for label in _distinct(given.labels) if label not in classes], given.only(classes)
-        if not known.labels:
-            raise InputError(f"some class must be one the model knows; it knows none of {_some(unknown)}: learn them first")
-        samples = self._encode(known, "encoding", progress, skip_unreadable)
-        predicted = self._predict(samples.features)
-        return evaluate_labels(samples.labels, predicted, never_learned=unknown, skipped=samples.skipped)
 
     # The file
 
@@ -783,55 +641,16 @@ class ImageClassifier:
     def _described_encoder(self) -> dict[str, Any]:
         return {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform}
 
-    def _encode(self, given: Labelled, stage: str, progress: Progress, skip_unreadable: bool) -> "_Samples":
-        """Layer features of labelled files."""
-        encoder = self.load_encoder(progress)
-        transform = Transform(self.transform, encoder.preprocessing)
-        with opened_cache(self.cache) as cache:
-            encoded = encode_files(given.sources, encoder, transform, cache, lambda done, total: progress(stage, done, total))
-        if not skip_unreadable:
-            _refuse(encoded.unreadable, _HOW_TO_LEAVE_OUT)
-        labels = [given.labels[place] for place in encoded.places]
-        if given.labels and not labels:
-            raise ImageError("there must be at least one image that can be read; there is none")
-        return _Samples(encoded.features, labels, tuple(str(unreadable.path) for unreadable in encoded.unreadable))
-
     def _head_for(self, encoder: Encoder) -> "VisClassifier":
         """A copy of the head that takes this encoder's features."""
         head = copy.copy(self.head_)
         head.layer_dims = encoder.layer_dims
         return head
 
-    def _predict(self, features: LayerFeatures) -> list[Label]:
-        return list(self._fitted().predict(features).tolist())
-
-    def _fitted(self) -> Predictor:
-        predictor = self._predictor
-        if predictor is None or not len(predictor.classes):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("this model knows no class: let it learn some first")
-        return predictor
-
     def _require_sums(self, what: str) -> None:
         if not self.can_learn:
             how = "exported" if self._read is None or self._read[0]["head"]["form"] is None else "loaded"
             raise ModelFileError(f"a model must have its sums to {what}; this one was {how} for predicting: use the whole one")
-
-
-@dataclass(frozen=True)
-class _Samples:
-    """Layer features, (n, width), with their labels."""
-
-    features: LayerFeatures
-    labels: list[Label]
-    skipped: tuple[str, ...]
-
-    def only(self, classes: set[Label]) -> "_Samples":
-        """Those of the given classes."""
-        kept = [label in classes for label in self.labels]
-        labels = [label for label, wanted in zip(self.labels, kept, strict=True) if wanted]
-        return _Samples(self.features[np.array(kept, dtype=bool)], labels, self.skipped)
 
 
 class _Clock:
@@ -853,12 +672,6 @@ class _Clock:
         self.seconds[other] = self.seconds.get(other, 0.0) + seconds
 
 
-def _absolute(name: str) -> str:
-    """The name of an encoder; where it is a path, one that holds from any folder."""
-    path = expanded(name)
-    return str(path.resolve()) if name not in CATALOG and path.exists() else name
-
-
 def _as_in_a_file(report: SessionReport) -> dict[str, Any]:
     """The report as a model file gives it back, so that the histories of models can be compared wherever they come from."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(report)))
@@ -873,22 +686,3 @@ def _without_forgotten(whole: Predictor) -> Predictor:
     """The predictor that never answers with a class that was forgotten."""
     hidden = forgotten_label(whole.classes.dtype.kind == "U")
     return Predictor(whole.mixer, whole.kernel_map, whole.coefficients, whole.classes, hidden)
-
-
-def _distinct(labels: Sequence[Label]) -> list[Label]:
-    return list(dict.fromkeys(labels))
-
-
-def _some(labels: Sequence[Label]) -> str:
-    return ", ".join(map(str, labels[:5])) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
-
-
-def _check_top(top: int) -> None:
-    if top < 1:
-        raise InputError(f"top must be at least 1; got {top}")
-
-
-def _refuse(unreadable: Sequence[Unreadable], advice: str) -> None:
-    if unreadable:
-        named = "; ".join(f"{shown(each.path)} ({each.reason})" for each in unreadable)
-        raise ImageError(f"every file must be an image; {len(unreadable)} cannot be read: {named}: {advice}")
