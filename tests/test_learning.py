@@ -151,6 +151,24 @@ def test_a_large_base_session_is_settled_on_a_sample_and_learned_whole(make, pla
     np.testing.assert_allclose(model.scores(tests), head._scores(tests), atol=1e-9)
 
 
+def test_a_sample_without_a_readable_image_is_told(make, place, tmp_path, small_pieces):
+    paths = sorted(tiny.write_photos(tmp_path / "photos", n=N, seed=5).rglob("*.png"))
+    labels = [path.parent.name for path in paths]
+    for number in stratified(labels, 15, seed=0):
+        paths[number].write_text("no picture")
+    with pytest.raises(ImageError, match="none of the sample is"):
+        make(max_base_images=15).learn(paths, labels, skip_unreadable=True)
+    with pytest.raises(ImageError, match=r"15 cannot be read: .*\.png"):
+        make(max_base_images=15).learn(paths, labels)
+
+
+@pytest.mark.parametrize("most", [0, -1, 2.5, "x"])
+def test_a_limit_that_is_none_is_refused(make, place, encoder, most):
+    with pytest.raises(InputError, match="'max_base_images' parameter of ImageClassifier must be a whole number"):
+        make(max_base_images=most).learn(place / "base")
+    assert encoder.n_images == 0
+
+
 def test_a_base_session_within_the_limit_says_nothing_of_a_sample(make, place):
     model = make(max_base_images=3 * N)
     assert model.learn(place / "base").settled_on is None
@@ -227,6 +245,50 @@ def test_a_session_goes_on_where_it_stopped(make, place, encoder, tmp_path, smal
     assert encoder.n_images - before < total if kept else encoder.n_images - before == total
     assert_same(model, undisturbed, place)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_session_that_goes_on_has_the_form_and_the_calibration_of_one_that_did_not_stop(place, encoder, tmp_path, small_pieces):
+    folder = tiny.write_photos(tmp_path / "photos", classes=tuple(tiny.COLOURS), n=30, seed=8)
+    models = [ImageClassifier(encoder, 260, cache=False, ridge=1.0, layers=(1, 3)) for _ in range(2)]
+    for model in models:
+        model.learn(place / "base")
+    with pytest.raises(Stop):
+        models[0].learn(folder, engine=LocalEngine(Journal(tmp_path / "m", every=0)), progress=stop_at(100))
+    models[0].learn(folder, engine=LocalEngine(Journal(tmp_path / "m", every=0)))
+    models[1].learn(folder)
+    assert all(isinstance(model.head_.statistics_.scatter, ThinScatter) for model in models)  # 156 rows, of at most 173
+    assert_same(*models, place)
+
+
+def test_what_a_base_session_settled_is_in_the_journal(make, place, encoder, tmp_path):
+    undisturbed, model = make(ridge="auto", layers="auto"), make(ridge="auto", layers="auto")
+    undisturbed.learn(place / "base")
+
+    def stop_before_solving(stage, done, total):
+        if stage == "learning":
+            raise Stop
+
+    with pytest.raises(Stop):
+        model.learn(place / "base", engine=LocalEngine(Journal(tmp_path / "m", every=0)), progress=stop_before_solving)
+    before = encoder.n_images
+    with Journal(tmp_path / "m", every=0) as journal:
+        model_file.part_of(journal.path).write_bytes(b"what a kill left")
+        model.learn(place / "base", engine=LocalEngine(journal))
+    assert encoder.n_images == before
+    assert_same(model, undisturbed, place)
+    assert not list(tmp_path.iterdir())
+
+
+def test_images_at_uris_have_a_journal(make, place, encoder, tmp_path, small_pieces):
+    pytest.importorskip("pyarrow")
+    model = make()
+    model.learn(place / "base")
+    uri = (place / "later").as_uri()
+    with pytest.raises(Stop):
+        model.learn(uri, engine=LocalEngine(Journal(tmp_path / "m", every=0)), progress=stop_at(2 * N))
+    before = encoder.n_images
+    model.learn(uri, engine=LocalEngine(Journal(tmp_path / "m", every=0)))
+    assert encoder.n_images - before < 2 * N
 
 
 def test_unreadable_files_of_before_the_stop_are_remembered(make, place, tmp_path, small_pieces):

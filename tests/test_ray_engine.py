@@ -12,10 +12,13 @@ import pytest
 
 from tests import tiny
 from visvm import ImageClassifier
+from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import ReadImage
-from visvm.errors import EncoderError, ImageError, InputError
+from visvm.errors import EncoderError, ImageError, InputError, VisvmError
 from visvm.head.scatter import DenseScatter, ThinScatter
-from visvm.ray_engine import RayEngine, _add, _objects, _Part, _settle, _sum
+from visvm.labelled import Labelled
+from visvm.learning import Work
+from visvm.ray_engine import RayEngine, _add, _objects, _Part, _Plan, _Session, _settle, _sum
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings(r"ignore::Warning:ray\.")
@@ -177,7 +180,7 @@ def test_empty_partitions_and_partitions_without_a_readable_image_add_nothing(cl
     model.learn(place / "base")
     head = [ray.put(model.head_)]
     empty = {"place": np.empty(0, dtype=int), "label": np.empty(0, dtype=object), "image": _objects([])}
-    spoiled = {"place": np.array([4]), "label": np.array(["red"]), "image": _objects([ReadImage(Path("x"), reason="broken")])}
+    spoiled = {"place": np.array([4]), "label": np.array(["red"]), "image": _objects([ReadImage("x", reason="broken")])}
     parts = [_sum(batch, head)["part"][0] for batch in (empty, spoiled, empty)]
     total = _add({"part": _objects(parts)})["part"][0]
     assert total.statistics is None
@@ -186,6 +189,112 @@ def test_empty_partitions_and_partitions_without_a_readable_image_add_nothing(cl
     whole = _Part(model.head_.statistics_.copy(), {})
     whole.add(total)
     assert whole.statistics.n_samples == 90
+
+
+class Probe(_Session):
+    """A session that tells how many sums come back to it, of images that are encoded already."""
+
+    def count(self, rows, spare):
+        import ray.data
+
+        head = ray.get(rows[0])
+        encoded = ray.data.from_items(ray.get(rows[1]), override_num_blocks=12)
+        if spare:  # with blocks that are empty
+            encoded = encoded.filter(lambda row: row["place"] % 6 != 0 and row["place"] < 40)
+        came = []
+        plain = _Part.add
+        _Part.add = lambda self, other: came.append(other) or plain(self, other)
+        try:
+            return len(came), self._sum(encoded, head), len(came)
+        finally:
+            _Part.add = plain
+
+
+@pytest.mark.parametrize("spare", [False, True])
+def test_one_sum_comes_back_of_a_tree_also_where_blocks_are_empty(cluster, place, spare):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    paths = sorted((place / "base").rglob("*.png"))
+    features = model.layer_features(paths)
+    rows = [
+        {"place": number, "label": path.parent.name, "image": ReadImage(str(path), features=row)}
+        for number, (path, row) in enumerate(zip(paths, features, strict=True))
+    ]
+    given = Labelled([*paths], [path.parent.name for path in paths])
+    plan = _Plan(given, (), (), False, "", None, actors=1, core=1.0, gpu=False, batch_size=8, together=6)
+    session = ray.remote(num_cpus=0)(Probe).remote(plan)
+    _, part, n_sums = ray.get(session.count.remote([ray.put(model.head_), ray.put(rows)], spare))
+    kept = [number for number in range(90) if not spare or (number % 6 and number < 40)]
+    assert n_sums == 1
+    assert part.statistics.n_samples == len(kept)
+    wanted = model.head_._lift(features[kept]).sum(axis=0)
+    np.testing.assert_allclose(part.statistics.feature_sum[:-1], wanted, rtol=1e-9)
+
+
+def test_a_lost_leader_is_told_in_one_line_and_nothing_is_left_running(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    paths = sorted((place / "later").rglob("*.png")) * 5
+
+    def kill_the_leader(stage, done, total):
+        for process in processes("_Session"):
+            os.kill(process, signal.SIGKILL)
+
+    with pytest.raises(VisvmError, match="learning on Ray must end well") as caught:
+        model.learn([Slow(str(path)) for path in paths], ["red"] * 200, engine=RayEngine(actors=1), progress=kill_the_leader)
+    assert len(str(caught.value).splitlines()) == 1
+    assert sum(model.class_counts_) == 90
+
+
+def test_an_interrupted_session_ends_what_it_began(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    paths = sorted((place / "later").rglob("*.png")) * 20
+
+    def interrupt(stage, done, total):
+        if done > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.learn([Slow(str(path)) for path in paths], ["red"] * 800, engine=RayEngine(actors=1), progress=interrupt)
+    until = time.monotonic() + 30
+    while processes("_Session") or processes("_Encode"):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_more_encoders_than_the_cluster_bears_are_refused(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    with pytest.raises(InputError, match="6 encoders were asked for: take at most 5"):
+        model.learn(place / "later", engine=RayEngine(actors=6))
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "actors", "core"),
+    [
+        ({"CPU": 1.0}, None, 1, 0.4),
+        ({"CPU": 2.0}, None, 1, 1.0),
+        ({"CPU": 8.0}, None, 4, 1.0),
+        ({"CPU": 8.0}, 7, 7, 1.0),
+        ({"CPU": 64.0, "GPU": 8.0}, None, 8, 1.0),
+        ({"CPU": 4.0, "GPU": 8.0}, None, 3, 1.0),
+        ({"CPU": 1.0}, 2, None, None),
+        ({"CPU": 64.0, "GPU": 2.0}, 3, None, None),
+        ({}, None, None, None),
+    ],
+)
+def test_encoders_are_shared_out_so_that_the_rest_finds_room(place, resources, asked, actors, core):
+    encoder = make(place).load_encoder()
+    work = Work(Labelled([], []), encoder, Transform("crop", encoder.preprocessing), False, False, (), frozenset())
+    engine = RayEngine(actors=asked)
+    if actors is None:
+        with pytest.raises(InputError, match="every encoder must have a"):
+            engine._plan(work, resources)
+        return
+    plan = engine._plan(work, resources)
+    assert (plan.actors, plan.core, plan.gpu) == (actors, core, "GPU" in resources)
+    assert plan.actors * plan.core + plan.core <= resources["CPU"]
 
 
 def test_contents_and_numbers_that_cannot_be_are_refused(place):

@@ -1,5 +1,6 @@
 """Images at URIs."""
 
+import json
 import zipfile
 
 import pytest
@@ -57,7 +58,26 @@ def test_single_files_and_predictions(photos):
     path = photos / "photos" / "green" / "0-0.png"
     here, there = model.predict([path, path.as_uri()])
     assert (here.label, here.score) == (there.label, there.score)
-    assert there.path == str(path.as_uri()).replace(":///", ":/") or there.path == path.as_uri()
+    assert (here.path, there.path) == (str(path), path.as_uri())
+
+
+def test_a_test_folder_may_be_a_uri(photos, tmp_path, visvm):
+    options = ("--encoder", photos / "tiny.onnx", "--components", 40, "--no-cache", "--json", "--quiet")
+    code, printed, _ = visvm("learn", tmp_path / "m", photos / "photos", "--test", (photos / "photos").as_uri(), *options)
+    assert (code, json.loads(printed)["test"]["n"]) == (0, 18)
+
+
+def test_damaged_archives_are_told_and_damaged_members_left_out(photos, tmp_path):
+    content = bytearray((photos / "photos.zip").read_bytes())
+    start = content.index(b"\x89PNG")
+    content[start + 40] ^= 0xFF
+    (tmp_path / "spoiled.zip").write_bytes(content)
+    given = read_labelled(f"zip://photos::{(tmp_path / 'spoiled.zip').as_uri()}")
+    model = ImageClassifier(str(photos / "tiny.onnx"), 40, ridge=1.0, cache=False)
+    assert len(model.learn(given.sources, given.labels, skip_unreadable=True).skipped) == 1
+    (tmp_path / "none.zip").write_bytes(b"no archive")
+    with pytest.raises(InputError, match=r"none\.zip must be a place that pyarrow or fsspec can read"):
+        read_labelled(f"zip://photos::{(tmp_path / 'none.zip').as_uri()}")
 
 
 @pytest.mark.parametrize("place", ["foo://bucket/x", "file:///no/such/folder", "zip://photos::file:///no/such.zip"])

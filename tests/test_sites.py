@@ -3,6 +3,8 @@
 import copy
 import itertools
 import json
+import subprocess
+import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -234,6 +236,29 @@ def test_sites_alone_make_a_model(base, sums, place, load, tmp_path):
     base.export_for_site(tmp_path / "bare.visvm")
     whole = load(tmp_path / "bare.visvm").merge(*sums.values())
     assert_same(whole.merge(base), grown(base, place, *SITES), place)
+
+
+def test_the_file_of_a_site_may_take_its_own_sums_in(base, sums, place, load, tmp_path):
+    model = ImageClassifier.merge_files(tmp_path / "north.visvm", [tmp_path / "north.sums", tmp_path / "south.sums"])
+    assert (model.site_, len(model.merged_)) == (None, 2)
+    other = ImageClassifier.merge_files(tmp_path / "west.visvm", [tmp_path / "south.sums", tmp_path / "north.sums"])
+    assert_same(model, other, place)
+
+
+def test_nobody_writes_the_model_while_it_is_merged(visvm, base, sums, place, tmp_path, monkeypatch):
+    base.save(tmp_path / "all.visvm")
+    plain, ask = ImageClassifier.merge_files.__func__, "import sys, filelock; filelock.FileLock(sys.argv[1]).acquire(timeout=0)"
+    asked = []
+
+    def merge_files(cls, *arguments):
+        process = subprocess.run([sys.executable, "-c", ask, tmp_path / ".all.visvm.lock"], capture_output=True, text=True)
+        asked.append("Timeout" in process.stderr)
+        return plain(cls, *arguments)
+
+    monkeypatch.setattr(ImageClassifier, "merge_files", classmethod(merge_files))
+    names = [tmp_path / name for name in ("all.visvm", "all.visvm", "north.sums")]
+    assert visvm("merge", *names, "--force", "--quiet")[0] == 0
+    assert asked == [True]
 
 
 def test_numbers_as_labels(base, place, load, tmp_path):

@@ -87,7 +87,7 @@ def learn(
     components: NewComponents = None,
     ridge: NewRidge = None,
     seed: NewSeed = None,
-    test: Annotated[Path | None, typer.Option(help="A folder like FOLDER to test with after the session.")] = None,
+    test: Annotated[str | None, typer.Option(help="A folder like FOLDER to test with after the session.")] = None,
     statistics_only: Annotated[
         Path | None,
         typer.Option(
@@ -125,6 +125,8 @@ def learn(
     _check_statistics_only(model, statistics_only, test, force)
     output = model if statistics_only is None else statistics_only
     with model_file.locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
+        if statistics_only is not None:
+            require_new(output, force)
         classifier = _open_for_learning(model, options, cache=not no_cache)
         with Journal(output) as journal:
             engine = LocalEngine(journal) if ray is None else _ray_engine(ray, actors, batch_size)
@@ -147,7 +149,7 @@ def learn(
         show_report(model, report)
 
 
-def _check_statistics_only(model: Path, output: Path | None, test: Path | None, force: bool) -> None:
+def _check_statistics_only(model: Path, output: Path | None, test: str | None, force: bool) -> None:
     """Refuse what does not go with --statistics-only, or without."""
     if output is None:
         if force:
@@ -161,7 +163,6 @@ def _check_statistics_only(model: Path, output: Path | None, test: Path | None, 
         )
     if output.exists() and output.samefile(model):
         raise ModelFileError(f"--statistics-only must name another file than the model; got {output}: choose another name")
-    require_new(output, force)
 
 
 def _ray_engine(address: str, actors: int | None, batch_size: int | None) -> "RayEngine":

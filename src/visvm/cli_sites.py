@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from visvm.cli_shared import Force, Model, Quiet, changed, home, require_new
+from visvm.cli_shared import Force, Model, Quiet, changed, home, require_new, tell_waiting
 from visvm.errors import InputError
 
 
@@ -24,16 +24,17 @@ def merge(
 ) -> None:
     """Add up what several models or sites have learned. None is added twice."""
     from visvm.image_classifier import ImageClassifier
-    from visvm.model_file import read_header
+    from visvm.model_file import locked, read_header
     from visvm.sites import is_shared
     from visvm.terminal import note, out
 
     if len(models) < 2:
         raise InputError("merge needs two models or more; got one: visvm merge OUT MODEL SITE…")
-    require_new(output, force)
-    histories = [read_header(path)["sessions"] for path in models]
-    whole = ImageClassifier.merge_files(models[0], models[1:])
-    whole.save(output)
+    with locked(output, tell_waiting(output, quiet)):
+        require_new(output, force)
+        histories = [read_header(path)["sessions"] for path in models]
+        whole = ImageClassifier.merge_files(models[0], models[1:])
+        whole.save(output)
     if quiet:
         return
     for place, history in enumerate(histories):

@@ -21,7 +21,7 @@ from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import Source
 from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
 from visvm.head.calibration import log_likelihoods
-from visvm.head.checks import check_one_kind, seed_of
+from visvm.head.checks import check_one_kind, is_count, require, seed_of
 from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
@@ -174,6 +174,8 @@ class ImageClassifier(ImagePredictor):
 
     def check_options(self, progress: Progress = silent) -> None:
         """Refuse options that learning would refuse; the encoder is loaded for it."""
+        most = self.max_base_images
+        require(most is None or is_count(most), self, "max_base_images", "a whole number of at least 1, or None")
         self._head_for(self.load_encoder(progress))._validate_parameters()
 
     # Learning
@@ -344,8 +346,11 @@ class ImageClassifier(ImagePredictor):
         if missing := [place for place in places if place not in learned.features]:  # which were encoded elsewhere
             sources, labels = work.images.sources, work.images.labels
             there = Labelled([sources[place] for place in missing], [labels[place] for place in missing])
-            encoded = self._encode(there, "encoding for calibration", progress, skip_unreadable=False)
+            encoded = self._encode(there, "encoding for calibration", progress, skip_unreadable=True)
+            if encoded.skipped:  # gone meanwhile: the others will do
+                missing = [place for place in missing if str(sources[place]) not in encoded.skipped]
             learned.features |= dict(zip(missing, encoded.features, strict=True))
+            places = [place for place in places if place in learned.features]
         labels_there = work.labels(places)
         named = np.array([not is_forgotten(label) for label in head.classes_.tolist()])
         scores = head.leave_one_out_scores(np.array([learned.features[place] for place in places]), labels_there)[:, named]
@@ -376,7 +381,8 @@ class ImageClassifier(ImagePredictor):
         IncompatibleModelError
             They are of another model; or a site, or the same model, would be counted twice.
         """
-        own, draft = self._as_site().site, copy.copy(self)
+        draft = copy.copy(self)
+        own = draft._own_ids()
         draft._head = copy.copy(self.head_)
         draft._head.statistics_ = self.head_.statistics_.copy()
         for other in others:
@@ -397,7 +403,7 @@ class ImageClassifier(ImagePredictor):
             Of models, or of what ``SiteStatistics.save`` wrote.
         """
         whole = cls.load(model)
-        own = whole._as_site().site
+        own = whole._own_ids()
         for path in others:
             try:
                 whole._add_sums(SiteStatistics.load(path), own)
@@ -456,8 +462,16 @@ class ImageClassifier(ImagePredictor):
             self._calibrated_classes,
         )
 
-    def _add_sums(self, other: SiteStatistics, own: str) -> None:
-        """Add the sums of a site to those of this model, whose id is `own`, in place; solving is left to the caller."""
+    def _own_ids(self) -> set[str]:
+        """The id of a model that is about to take sums in; one that has learned nothing is no site any more."""
+        own = self._as_site().site
+        if self._all_counts():
+            return {own}
+        self.site_ = None
+        return set()
+
+    def _add_sums(self, other: SiteStatistics, own: set[str]) -> None:
+        """Add the sums of a site to those of this model, whose id is in `own`, in place; solving is left to the caller."""
         if not other.counts:
             raise IncompatibleModelError("what is merged must have learned something; this has not: learn first, or leave it out")
         mine = self._described_encoder()
@@ -468,7 +482,7 @@ class ImageClassifier(ImagePredictor):
                     "grow both from copies of one model"
                 )
         added = other.entries(_now())
-        require_new(added, {own, *(each.id for each in self.merged_)})
+        require_new(added, own | {each.id for each in self.merged_})
         self.head_._add_sums(other.head)
         self._calibration = self._calibration + other.calibration
         self._calibrated_classes = max(self._calibrated_classes, other.calibrated_classes)

@@ -7,6 +7,7 @@ one before in one step. It is used only by the session that wrote it: the same m
 import os
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -73,18 +74,18 @@ class Journal:
 
     def read(self, key: str) -> Entry | None:
         """How far this session came, if it was begun before."""
-        if not self.path.exists():
-            return None
         try:
+            if not self.path.exists():
+                return None
             header, tensors = model_file.read(self.path)
             noted = header["journal"]
             if noted["key"] != key:
                 return None
             head = restore_head(self.path, header["head"], header["classes"], tensors)
-        except (ModelFileError, KeyError) as error:
+            features = dict(zip(noted["places"], tensors["features"].astype(np.float32), strict=True))
+        except (ModelFileError, KeyError, OSError) as error:
             warnings.warn(f"the journal of an earlier try cannot be used ({error}); beginning anew", stacklevel=2)
             return None
-        features = dict(zip(noted["places"], tensors["features"].astype(np.float32), strict=True))
         return Entry(key, noted["done"], head, [tuple(each) for each in noted["unreadable"]], features)
 
     def write(self, entry: Entry) -> None:
@@ -114,8 +115,10 @@ class Journal:
         self._last = time.monotonic()
 
     def discard(self) -> None:
-        """Remove it."""
-        self.path.unlink(missing_ok=True)
+        """Remove it, and what a kill may have left of the next one."""
+        with suppress(OSError):  # a name too long for a file, of which there is none
+            for path in (self.path, model_file.part_of(self.path)):
+                path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self

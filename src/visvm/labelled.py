@@ -157,7 +157,7 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def shown(path: Path) -> str:
+def shown(path: Path | str) -> str:
     """The path as a message names it: on one line, in characters that can be printed."""
     text = str(path)
     return text if text.isprintable() else repr(text)

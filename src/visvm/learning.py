@@ -25,12 +25,17 @@ from visvm.errors import ImageError
 from visvm.head.memory import chunk_rows
 from visvm.journal import Entry, Journal
 from visvm.labelled import Labelled
+from visvm.remote import RemoteFile
 
 if TYPE_CHECKING:
     from visvm.head.classifier import VisClassifier
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is in all."""
+
+NONE_OF_THE_SAMPLE = (
+    "the images on which a first session is settled must be readable; none of the sample is: repair or remove what is no image"
+)
 
 _MOST_ROWS = 4096  # images whose layer features are held at once
 
@@ -142,11 +147,12 @@ class _LocalRun:
                 self._begin()
             elif hasattr(head, "statistics_"):
                 head.statistics_ = head.statistics_.copy()
+        left = work.rest[self._done - len(work.sample) :]
         if self._goes_on:
-            head._check_memory(len(work.rest), len(set(work.images.labels)))
-            head.statistics_.reserve(len(work.rest))
+            head._check_memory(len(left), len(set(work.images.labels)))
+            head.statistics_.reserve(len(left))
         size = min(chunk_rows(head.n_components or 1), _MOST_ROWS)
-        for features, labels in self._pieces(work.rest[self._done - len(work.sample) :], size):
+        for features, labels in self._pieces(left, size):
             if len(features) and self._goes_on:
                 with self._timed():
                     head.accumulate(features, labels)
@@ -163,14 +169,16 @@ class _LocalRun:
     def _begin(self) -> None:
         """Make the base session's choices on the sample, and learn it."""
         ((features, labels),) = self._pieces(self._work.sample, len(self._work.sample))
+        if not self._goes_on:
+            return
         if not len(features):
-            raise ImageError("there must be at least one image that can be read; there is none")
-        if self._goes_on:
-            with self._timed():
-                self._head._listener = self._progress
-                self._head.settle(features, labels)
-                del self._head._listener
-                self._head.accumulate(features, labels)
+            raise ImageError(NONE_OF_THE_SAMPLE)
+        with self._timed():
+            self._head._listener = self._progress
+            self._head.settle(features, labels)
+            del self._head._listener
+            self._head.accumulate(features, labels)
+        self._note()
 
     def _pieces(self, places: Sequence[int], size: int) -> Iterator[tuple[LayerFeatures, NDArray[np.generic]]]:
         """Layer features and labels of the images in these places, `size` files at a time."""
@@ -190,7 +198,7 @@ class _LocalRun:
             self._done += len(places[begin : begin + size])
             yield np.array(rows), self._work.labels(read)
 
-    def _outcomes(self, places: Sequence[int]) -> Iterator[tuple[Path, LayerFeatures] | Unreadable]:
+    def _outcomes(self, places: Sequence[int]) -> Iterator[tuple[str, LayerFeatures] | Unreadable]:
         work, done = self._work, self._done
         sources = [work.images.sources[place] for place in places]
         for outcomes in encode_stream(sources, work.encoder, work.transform, self._cache):
@@ -212,7 +220,7 @@ class _LocalRun:
         if entry is None:
             return False
         self._done, self._learned.features = entry.done, entry.features
-        self._learned.unreadable = {place: Unreadable(Path(path), reason) for place, path, reason in entry.unreadable}
+        self._learned.unreadable = {place: Unreadable(path, reason) for place, path, reason in entry.unreadable}
         for name in [name for name in vars(entry.head) if name.endswith("_")]:
             setattr(self._head, name, getattr(entry.head, name))
         return True
@@ -238,15 +246,21 @@ def _key(head: "VisClassifier", work: Work) -> str | None:
         add(head._digests(), head.ridge_, head.classes_.tolist())
         digest.update(np.ascontiguousarray(head.statistics_.class_sums).data)
     for source, label in zip(work.images.sources, work.images.labels, strict=True):
-        if not isinstance(source, Path):
+        if not isinstance(source, (Path, RemoteFile)):
             return None
-        try:
-            stat = source.stat()
-        except OSError:
-            add(str(source), label)
-        else:
-            add(str(source), label, stat.st_size, stat.st_mtime_ns)
+        add(str(source), label, _version(source))
     return digest.hexdigest()
+
+
+def _version(source: Path | RemoteFile) -> str:
+    """What changes when a file does: its size and its time; nothing where it cannot be seen."""
+    if isinstance(source, RemoteFile):
+        return source.version
+    try:
+        stat = source.stat()
+    except OSError:
+        return ""
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 @contextmanager

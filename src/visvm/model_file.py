@@ -86,7 +86,7 @@ def replace(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array])
     path = _real(path)
     digests = {name: _digest(tensor) for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, **header, "tensors": digests})  # ASCII: a file name need not be valid Unicode
-    part = path.with_name(f".{path.name}.part")
+    part = part_of(path)
     try:
         _write_tensors(part, tensors, {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()})
         if path.exists():
@@ -100,6 +100,11 @@ def replace(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array])
     if os.name == "posix":
         with suppress(OSError):  # a file system that cannot: the file is in its place all the same
             _flush_folder(path.parent)
+
+
+def part_of(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.part")
 
 
 def read_header(path: Path) -> Header:

@@ -10,7 +10,6 @@ import copy
 import logging
 import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import ReadImage, Source, Unreadable, encode_images, read_image
 from visvm.errors import EncoderError, ImageError, InputError, VisvmError
 from visvm.head.statistics import Statistics
-from visvm.learning import Learned, Progress, Work, opened_cache
+from visvm.labelled import Labelled
+from visvm.learning import NONE_OF_THE_SAMPLE, Learned, Progress, Work, opened_cache
 
 if TYPE_CHECKING:
     import ray
@@ -76,7 +76,8 @@ class RayEngine:
         Of a cluster, such as ``"auto"`` or ``"ray://head:10001"``; ``"local"`` begins one on this machine. Where Ray has been
         initialised already, that one is used.
     actors : int, optional
-        How many encoders run at once; by default one for each GPU, or one for every two cores.
+        How many encoders run at once, each on a GPU where the cluster has some, otherwise on a core; by default one for each
+        GPU, or for every two cores.
     batch_size : int, default=8
         How many images an encoder takes at a time.
     images_per_sum : int, optional
@@ -95,137 +96,163 @@ class RayEngine:
         """Add the images to the sums of a head, as ``Engine`` says."""
         if any(isinstance(source, bytes) for source in work.images.sources):
             raise InputError("images to learn on Ray must be files or URIs; got contents: learn them without Ray")
+        if not work.sample:
+            head._check_memory(len(work.images.sources), len(set(work.images.labels)))
         with _cluster(self.address, self.actors):
-            return _RayRun(self, head, work, progress).learn()
-
-
-class _RayRun:
-    """One session on a cluster that is there."""
-
-    def __init__(self, engine: RayEngine, head: "VisClassifier", work: Work, progress: Progress) -> None:
-        import ray
-
-        self._ray, self._engine, self._head, self._work, self._progress = ray, engine, head, work, progress
-        resources = ray.cluster_resources()
-        self._gpus = int(resources.get("GPU", 0))
-        self._actors = engine.actors or self._gpus or max(1, int(resources.get("CPU", 1)) // 2)
-        n = len(work.images.sources)
-        share = n // (4 * self._actors)
-        self._together = engine.images_per_sum or min(max(share, _LEAST_TOGETHER), _MOST_TOGETHER)
-        self._counter = ray.remote(num_cpus=0)(_Counter).remote()
-
-    def learn(self) -> Learned:
-        """The whole session."""
-        work, head = self._work, self._head
-        rest = work.rest
+            settled, part = self._run(head, work, progress)
         if work.sample:
-            encoded = self._materialised(self._encoded(work.sample))
-            unreadable = self._settle(encoded)
-            if rest:
-                encoded = encoded.union(self._encoded(rest))
-            if unreadable and not work.skip_unreadable:
-                part = self._sum(encoded, None)
-                return Learned(part.unreadable)
+            for name in [name for name in vars(settled) if name.endswith("_")]:
+                setattr(head, name, getattr(settled, name))
         else:
-            encoded = self._encoded(rest)
             head.statistics_ = head.statistics_.copy()
-        head._check_memory(len(work.images.sources), len(set(work.images.labels)))
-        part = self._sum(encoded, head)
         if part.statistics is not None:
             head.statistics_.merge(part.statistics)
         return Learned(part.unreadable)
 
-    def _encoded(self, places: "tuple[int, ...] | list[int]") -> "Dataset":
-        """A data set of layer features, one row an image, made when it is asked for."""
-        import ray.data
-
-        work, encoder = self._work, self._work.encoder
-        rows = [{"place": place, "label": work.images.labels[place], "source": work.images.sources[place]} for place in places]
-        reading = _Reading(encoder.digest, encoder.layer_dims, work.transform, _portable(work.cache))
-        blocks = min(len(rows), max(len(rows) // _READ_TOGETHER, 2 * self._actors))
-        read = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
-            _read, fn_kwargs={"reading": reading}, batch_size=None, num_cpus=0.5
-        )
-        return read.map_batches(
-            _Encode,
-            fn_constructor_kwargs={"name": encoder.name, "reading": reading, "counter": self._counter},
-            batch_size=self._engine.batch_size,
-            concurrency=self._actors,
-            num_cpus=1,
-            num_gpus=1 if self._gpus else None,
-        )
-
-    def _settle(self, encoded: "Dataset") -> dict[int, Unreadable]:
-        """Make the base session's choices in one task, from the sample that was encoded."""
-        self._progress("choosing λ and blocks", 0, 1)
-        head = encoded.repartition(1).map_batches(_settle, fn_kwargs={"head": self._head}, batch_size=None)
-        ((settled, unreadable),) = (row["settled"] for row in self._rows(head))
-        if settled is None and (self._work.skip_unreadable or not unreadable):
-            raise ImageError("there must be at least one image that can be read; there is none")
-        if settled is not None:
-            for name in [name for name in vars(settled) if name.endswith("_")]:
-                setattr(self._head, name, getattr(settled, name))
-        self._progress("choosing λ and blocks", 1, 1)
-        return dict(unreadable)
-
-    def _sum(self, encoded: "Dataset", head: "VisClassifier | None") -> _Part:
-        """The sums of all images: partial ones where features are, added in pairs until few are left."""
-        shared = self._ray.put(None if head is None else _without_sums(head))
-        parts = encoded.map_batches(_sum, fn_kwargs={"head": [shared]}, batch_size=self._together)
-        left = -(-len(self._work.images.sources) // self._together)
-        while left > 1:
-            parts = parts.map_batches(_add, batch_size=2)
-            left = -(-left // 2)
-        total = _Part(None, {})
-        for row in self._rows(parts):
-            total.add(row["part"])
-        return total
-
-    def _materialised(self, data: "Dataset") -> "Dataset":
-        return self._watched(data.materialize)
-
-    def _rows(self, data: "Dataset") -> list[dict[str, Any]]:
-        return list(self._watched(data.take_all))
-
-    def _watched(self, work: Any) -> Any:
-        """What `work` gives, done beside this thread, which tells how far it is."""
+    def _run(self, head: "VisClassifier", work: Work, progress: Progress) -> "tuple[VisClassifier, _Part]":
+        """The head with the base session's choices, and the sums of the session."""
+        import ray
         import ray.exceptions
 
-        outcome: dict[str, Any] = {}
-
-        def run() -> None:
-            try:
-                outcome["value"] = work()
-            except BaseException as error:  # noqa: BLE001 - the outermost frame of this thread: the other one raises it
-                outcome["error"] = error
-
-        thread = threading.Thread(target=run, name="visvm-ray", daemon=True)
-        thread.start()
-        total = len(self._work.images.sources)
-        while thread.is_alive():
-            thread.join(_LOOK_SECONDS)
-            self._progress("encoding", min(self._ray.get(self._counter.value.remote()), total), total)
-        if (error := outcome.get("error")) is None:
-            return outcome["value"]
-        if isinstance(error, ray.exceptions.RayError):
+        plan, total = self._plan(work, ray.cluster_resources()), len(work.images.sources)
+        # An actor of its own, so that ending it ends everything that it has begun.
+        session = ray.remote(num_cpus=0, max_concurrency=2)(_Session).remote(plan)
+        try:
+            running = session.learn.remote(_without_sums(head) if hasattr(head, "statistics_") else head)
+            while not ray.wait([running], timeout=_LOOK_SECONDS)[0]:
+                stage, done = ray.get(session.state.remote())
+                progress(stage, *((done, 1) if stage != "encoding" else (min(done, total), total)))
+            settled, part = ray.get(running)
+        except ray.exceptions.RayError as error:
             raise _sentence(error) from error
-        raise error
+        finally:
+            ray.kill(session)
+        progress("encoding", total, total)
+        return settled, part
+
+    def _plan(self, work: Work, resources: dict[str, float]) -> "_Plan":
+        """How a session is shared out on a cluster of these resources."""
+        gpus, cores = int(resources.get("GPU", 0)), resources.get("CPU", 0.0)
+        core = 1.0 if cores >= 2 else 0.4 * cores  # for an encoder; reading and adding need as much beside all of them
+        room = max(0, int(cores / core) - 1) if core else 0
+        most = min(room, gpus) if gpus else room
+        actors = self.actors or min(most, gpus or max(1, int(cores) // 2))
+        if not 1 <= actors <= most:
+            raise InputError(
+                f"every encoder must have a {'GPU' if gpus else 'core'}, and one core be left for the rest; this cluster has "
+                f"{gpus} GPUs and {cores:g} cores, {actors} encoders were asked for: take at most {most}"
+            )
+        n, encoder = len(work.images.sources), work.encoder
+        return _Plan(
+            images=work.images,
+            sample=work.sample,
+            rest=tuple(work.rest),
+            skip_unreadable=work.skip_unreadable,
+            encoder_name=encoder.name,
+            reading=_Reading(encoder.digest, encoder.layer_dims, work.transform, _portable(work.cache)),
+            actors=actors,
+            core=core,
+            gpu=gpus > 0,
+            batch_size=self.batch_size,
+            together=self.images_per_sum or min(max(n // (4 * actors), _LEAST_TOGETHER), _MOST_TOGETHER),
+        )
 
 
 # What runs on the cluster
 
 
-class _Counter:
-    """How many images were encoded; those done twice count twice."""
+@dataclass(frozen=True)
+class _Plan:
+    """A session, as it is sent to the cluster."""
 
-    def __init__(self) -> None:
-        self._value = 0
+    images: Labelled
+    sample: tuple[int, ...]
+    rest: tuple[int, ...]
+    skip_unreadable: bool
+    encoder_name: str
+    reading: _Reading
+    actors: int
+    core: float
+    gpu: bool
+    batch_size: int
+    together: int
+
+
+class _Session:
+    """The actor that leads a session: it gives Ray Data its pipeline, and tells how far it is."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self._plan, self._stage, self._done = plan, "encoding", 0
+
+    def state(self) -> tuple[str, int]:
+        """What is being done, and how many images were encoded; those done twice count twice."""
+        return self._stage, self._done
 
     def add(self, n: int) -> None:
-        self._value += n
+        """Count images that were encoded."""
+        self._done += n
 
-    def value(self) -> int:
-        return self._value
+    def learn(self, head: "VisClassifier") -> "tuple[VisClassifier, _Part]":
+        """The head with the base session's choices, and the sums of the session."""
+        plan = self._plan
+        with _quiet():
+            if not plan.sample:
+                return head, self._sum(self._encoded(plan.rest), head)
+            encoded = self._encoded(plan.sample).materialize()
+            settled, unreadable = self._settle(encoded, head)
+            if plan.rest:
+                encoded = encoded.union(self._encoded(plan.rest))
+            if settled is not None and (plan.skip_unreadable or not unreadable):
+                return settled, self._sum(encoded, settled)
+            if plan.skip_unreadable:
+                raise ImageError(NONE_OF_THE_SAMPLE)
+            return head, self._sum(encoded, None)
+
+    def _encoded(self, places: tuple[int, ...]) -> "Dataset":
+        """A data set of layer features, one row an image, made when it is asked for."""
+        import ray
+        import ray.data
+
+        plan, images = self._plan, self._plan.images
+        rows = [{"place": place, "label": images.labels[place], "source": images.sources[place]} for place in places]
+        blocks = min(len(rows), max(len(rows) // _READ_TOGETHER, 2 * plan.actors))
+        read = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
+            _read, fn_kwargs={"reading": plan.reading}, batch_size=None, num_cpus=plan.core / 2
+        )
+        me = ray.get_runtime_context().current_actor
+        return read.map_batches(
+            _Encode,
+            fn_constructor_kwargs={"name": plan.encoder_name, "reading": plan.reading, "session": me},
+            batch_size=plan.batch_size,
+            concurrency=plan.actors,
+            num_cpus=plan.core,
+            num_gpus=1 if plan.gpu else None,
+        )
+
+    def _settle(self, encoded: "Dataset", head: "VisClassifier") -> "tuple[VisClassifier | None, dict[int, Unreadable]]":
+        """The base session's choices, made in one task from the sample that was encoded, and what cannot be read of it."""
+        self._stage, done, self._done = "choosing λ and blocks", self._done, 0
+        choices = encoded.repartition(1).map_batches(_settle, fn_kwargs={"head": head}, batch_size=None)
+        (row,) = choices.take_all()
+        self._stage, self._done = "encoding", done
+        settled: tuple[VisClassifier | None, dict[int, Unreadable]] = row["settled"]
+        return settled
+
+    def _sum(self, encoded: "Dataset", head: "VisClassifier | None") -> _Part:
+        """The sums of all images: partial ones where features are, added in pairs, level by level."""
+        import ray
+
+        plan, shared = self._plan, ray.put(head)
+        parts = encoded.map_batches(_sum, fn_kwargs={"head": [shared]}, batch_size=plan.together, num_cpus=plan.core)
+        left, level = 2 * -(-len(plan.images.sources) // plan.together), 0  # what does not fill a sum can make another
+        while left > 1:
+            # Steps that ask for the same resources Ray Data would make one, which sees one sum at a time.
+            parts = parts.map_batches(_add, batch_size=2, num_cpus=plan.core / (1 + level % 2) / 2)
+            left, level = -(-left // 2), level + 1
+        total = _Part(None, {})
+        for row in parts.take_all():
+            total.add(row["part"])
+        return total
 
 
 def _read(batch: dict[str, Any], reading: _Reading) -> dict[str, Any]:
@@ -239,8 +266,8 @@ def _read(batch: dict[str, Any], reading: _Reading) -> dict[str, Any]:
 class _Encode:
     """An actor with the encoder: decoded images → layer features."""
 
-    def __init__(self, name: str, reading: _Reading, counter: "ray.actor.ActorHandle") -> None:
-        self._encoder, self._reading, self._counter = load_encoder(name), reading, counter
+    def __init__(self, name: str, reading: _Reading, session: "ray.actor.ActorHandle") -> None:
+        self._encoder, self._reading, self._session = load_encoder(name), reading, session
         if self._encoder.digest != reading.weights_digest:
             raise EncoderError(
                 f"the encoder must be the same on all machines; the weights of {name} are {self._encoder.digest[:12]} here, "
@@ -252,7 +279,7 @@ class _Encode:
         images: list[ReadImage] = list(batch["image"])
         with opened_cache(self._reading.cache) as cache:
             encode_images(images, self._encoder, cache)
-        self._counter.add.remote(len(images))
+        self._session.add.remote(len(images))
         return {**batch, "image": _objects(images)}
 
 

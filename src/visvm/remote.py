@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 from visvm.encoders.images import is_image_name
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+
+_FAILURES = (OSError, ValueError, ImportError, RuntimeError, EOFError, LookupError, BadZipFile)  # fsspec has no kind of its own
 
 
 def is_uri(text: str) -> bool:
@@ -37,10 +41,13 @@ class RemoteFile:
     uri : str
     below : str
         Path from there.
+    version : str
+        Its size and time when it was listed.
     """
 
     uri: str
     below: str = ""
+    version: str = ""
 
     def __str__(self) -> str:
         return f"{self.uri.rstrip('/')}/{self.below}" if self.below else self.uri
@@ -48,8 +55,11 @@ class RemoteFile:
     def read_bytes(self) -> bytes:
         """The content; an OSError where it cannot be read."""
         filesystem, path = _opened(self.uri)
-        with filesystem.open_input_stream(f"{path.rstrip('/')}/{self.below}" if self.below else path) as file:
-            return bytes(file.read())
+        try:
+            with filesystem.open_input_stream(f"{path.rstrip('/')}/{self.below}" if self.below else path) as file:
+                return bytes(file.read())
+        except _FAILURES as error:
+            raise OSError(" ".join(str(error).split())) from error
 
 
 def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
@@ -65,7 +75,7 @@ def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
 
     try:
         found = filesystem.get_file_info(FileSelector(root, recursive=True))
-    except OSError as error:
+    except _FAILURES as error:
         raise _unreadable(uri, error) from error
     classes: dict[str, list[RemoteFile]] = {}
     for each in sorted(found, key=lambda info: info.path):
@@ -76,7 +86,7 @@ def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
             continue
         if len(parts) == 1:
             raise InputError(f"images must lie in the sub-folder of their class; {RemoteFile(uri, below)} does not: move it")
-        classes.setdefault(parts[0], []).append(RemoteFile(uri, below))
+        classes.setdefault(parts[0], []).append(RemoteFile(uri, below, f"{each.size} {each.mtime_ns}"))
     if not classes:
         raise InputError(f"{uri} must have one sub-folder per class, named after it, with images in it; it has none")
     return classes
@@ -96,7 +106,7 @@ def _opened(uri: str) -> "tuple[FileSystem, str]":
     except ArrowInvalid:  # a scheme that is not pyarrow's
         try:
             inner, path = fsspec.core.url_to_fs(uri)
-        except (OSError, ValueError, ImportError) as error:
+        except _FAILURES as error:
             raise _unreadable(uri, error) from error
         filesystem = PyFileSystem(FSSpecHandler(inner))
     except OSError as error:

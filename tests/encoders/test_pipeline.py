@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,7 +92,8 @@ def test_stream_gives_every_file_in_order(tmp_path, encoder, cache):
     files = photos(tmp_path / "photos")
     files[3:3] = [tmp_path / "none.png"]
     outcomes = [outcome for some in encode_stream(files, encoder, transform_of(encoder), cache) for outcome in some]
-    assert [outcome.path if isinstance(outcome, Unreadable) else outcome[0] for outcome in outcomes] == files
+    named = [outcome.path if isinstance(outcome, Unreadable) else outcome[0] for outcome in outcomes]
+    assert named == [str(file) for file in files]
     assert [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Unreadable)] == [3]
 
 
@@ -194,9 +196,9 @@ def test_unreadable_files_are_named_and_the_rest_is_encoded(tmp_path, encoder, c
         encoded = encode(mixed, encoder, cache if cached else None)
         assert [mixed[place] for place in encoded.places] == files
         np.testing.assert_allclose(encoded.features, expected, rtol=1e-5, atol=1e-6)
-        assert [each.path for each in encoded.unreadable] == list(broken)
+        assert [each.path for each in encoded.unreadable] == [str(path) for path in broken]
         for each in encoded.unreadable:
-            assert broken[each.path] in each.reason
+            assert broken[Path(each.path)] in each.reason
             assert "\n" not in each.reason
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -44,7 +43,7 @@ def content_of(source: Source) -> bytes:
 class Unreadable:
     """A file that is not an image, and why."""
 
-    path: Path
+    path: str
     reason: str
 
 
@@ -54,7 +53,8 @@ class ReadImage:
 
     Attributes
     ----------
-    path : Path
+    path : str
+        What to call it.
     key : bytes
         Of its features in the cache.
     pixels : array of shape (3, size, size) or None
@@ -64,7 +64,7 @@ class ReadImage:
         Why there are neither.
     """
 
-    path: Path
+    path: str
     key: bytes = b""
     pixels: NDArray[np.float32] | None = None
     features: LayerFeatures | None = None
@@ -91,7 +91,7 @@ class Encoded:
 
 def encode_stream(
     images: Sequence[Source], encoder: Encoder, transform: Transform, cache: FeatureCache | None
-) -> Iterator[list[tuple[Path, LayerFeatures] | Unreadable]]:
+) -> Iterator[list[tuple[str, LayerFeatures] | Unreadable]]:
     """Layer features of images, in order, some at a time.
 
     Parameters
@@ -154,7 +154,7 @@ def read_image(
     source: Source, weights_digest: str, layer_dims: tuple[int, ...], transform: Transform, cache: FeatureCache | None
 ) -> ReadImage:
     """Read an image and look up its features through these weights; decode it where they are not known."""
-    image = ReadImage(Path("an image in memory") if isinstance(source, bytes) else Path(str(source)))
+    image = ReadImage("an image in memory" if isinstance(source, bytes) else str(source))
     try:
         content = content_of(source)
     except OSError as error:
@@ -186,7 +186,7 @@ def encode_images(batch: Sequence[ReadImage], encoder: Encoder, cache: FeatureCa
         cache.put({image.key: image.features for image in fresh if image.features is not None})
 
 
-def _outcome(image: ReadImage) -> tuple[Path, LayerFeatures] | Unreadable:
+def _outcome(image: ReadImage) -> tuple[str, LayerFeatures] | Unreadable:
     if image.reason or image.features is None:
         return Unreadable(image.path, image.reason)
     return image.path, image.features
