@@ -194,20 +194,15 @@ def test_empty_partitions_and_partitions_without_a_readable_image_add_nothing(cl
 class Probe(_Session):
     """A session that tells how many sums come back to it, of images that are encoded already."""
 
-    def count(self, rows, spare):
+    def count(self, head, rows, spare):
         import ray.data
 
-        head = ray.get(rows[0])
-        encoded = ray.data.from_items(ray.get(rows[1]), override_num_blocks=12)
+        encoded = ray.data.from_items(rows, override_num_blocks=12)
         if spare:  # with blocks that are empty
             encoded = encoded.filter(lambda row: row["place"] % 6 != 0 and row["place"] < 40)
-        came = []
-        plain = _Part.add
-        _Part.add = lambda self, other: came.append(other) or plain(self, other)
-        try:
-            return len(came), self._sum(encoded, head), len(came)
-        finally:
-            _Part.add = plain
+        came, plain = [], _Part.add
+        _Part.add = lambda part, other: came.append(other) or plain(part, other)  # in this process alone
+        return self._sum(encoded, head), len(came)
 
 
 @pytest.mark.parametrize("spare", [False, True])
@@ -223,7 +218,7 @@ def test_one_sum_comes_back_of_a_tree_also_where_blocks_are_empty(cluster, place
     given = Labelled([*paths], [path.parent.name for path in paths])
     plan = _Plan(given, (), (), False, "", None, actors=1, core=1.0, gpu=False, batch_size=8, together=6)
     session = ray.remote(num_cpus=0)(Probe).remote(plan)
-    _, part, n_sums = ray.get(session.count.remote([ray.put(model.head_), ray.put(rows)], spare))
+    part, n_sums = ray.get(session.count.remote(model.head_, rows, spare))
     kept = [number for number in range(90) if not spare or (number % 6 and number < 40)]
     assert n_sums == 1
     assert part.statistics.n_samples == len(kept)

@@ -15,11 +15,11 @@ from visvm.head.checks import is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.predictor import Predictor
-from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.statistics import Statistics
 from visvm.labelled import shown
-from visvm.model_file import Array, Header, Tensors, altered
+from visvm.model_file import Header, Tensors, altered
 
 if TYPE_CHECKING:
     from visvm.head.classifier import VisClassifier
@@ -53,7 +53,7 @@ def head_state(head: "VisClassifier", *, solved: bool = True) -> tuple[Header, T
             tensors["targets"] = scatter.targets
         else:
             header["form"] = "dense"
-            tensors |= {"scatter": _packed(scatter.matrix), "cross": scatter.cross}
+            tensors |= {"scatter": packed(scatter.matrix), "cross": scatter.cross}
     return header, {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
 
 
@@ -145,7 +145,7 @@ def _restore_statistics(form: str, classes: NDArray[np.generic], width: int, ten
         raise ValueError("class_sums has the wrong shape")
     statistics.classes, statistics.class_sums = classes, tensors["class_sums"]
     if form == "dense":
-        statistics.scatter = DenseScatter(_unpacked(tensors["scatter"], width), tensors["cross"])
+        statistics.scatter = DenseScatter(unpacked(tensors["scatter"], width), tensors["cross"])
         if tensors["cross"].shape != (width, len(classes)):
             raise ValueError("cross has the wrong shape")
         return statistics
@@ -160,24 +160,3 @@ def _restore_statistics(form: str, classes: NDArray[np.generic], width: int, ten
         raise ValueError("the factor has the wrong shape")
     statistics.scatter = scatter
     return statistics
-
-
-def _packed(matrix: Array) -> Array:
-    """The lower triangle, column by column, (D(D + 1)/2,)."""
-    size = len(matrix)
-    packed, begin = np.empty(size * (size + 1) // 2), 0
-    for column in range(size):
-        packed[begin : begin + size - column] = matrix[column:, column]
-        begin += size - column
-    return packed
-
-
-def _unpacked(packed: Array, size: int) -> Array:
-    """The matrix whose lower triangle `packed` is, (D, D); the upper one is zero, as it does not count."""
-    if packed.shape != (size * (size + 1) // 2,):
-        raise ValueError("scatter has the wrong shape")
-    matrix, begin = np.zeros((size, size), order="F"), 0
-    for column in range(size):
-        matrix[column:, column] = packed[begin : begin + size - column]
-        begin += size - column
-    return matrix

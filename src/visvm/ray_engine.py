@@ -1,8 +1,8 @@
 """Learning on a Ray cluster: images → sums on many machines, added in a tree, solved by the driver.
 
-One Ray Data pipeline does it. Tasks read and decode images; encoder actors turn them into layer features; tasks lift some
-thousand of these and reduce them to sums where they are; further tasks add the sums in pairs, level by level. Only sums come
-back, and of a base session its choices, which one task makes from a sample of bounded size. Every step is a function of its
+One Ray Data pipeline does it, led by an actor. Tasks read and decode images; encoder actors turn them into layer features; tasks
+lift some thousand of these and reduce them to sums where they are; further tasks add the sums in pairs, level by level. Only sums
+come back, and of a base session its choices, which one task makes from a sample of bounded size. Every step is a function of its
 input, so that what Ray does again after a worker was lost counts once.
 """
 
@@ -195,18 +195,18 @@ class _Session:
     def learn(self, head: "VisClassifier") -> "tuple[VisClassifier, _Part]":
         """The head with the base session's choices, and the sums of the session."""
         plan = self._plan
-        with _quiet():
-            if not plan.sample:
-                return head, self._sum(self._encoded(plan.rest), head)
-            encoded = self._encoded(plan.sample).materialize()
-            settled, unreadable = self._settle(encoded, head)
-            if plan.rest:
-                encoded = encoded.union(self._encoded(plan.rest))
-            if settled is not None and (plan.skip_unreadable or not unreadable):
-                return settled, self._sum(encoded, settled)
-            if plan.skip_unreadable:
-                raise ImageError(NONE_OF_THE_SAMPLE)
-            return head, self._sum(encoded, None)
+        _hush()
+        if not plan.sample:
+            return head, self._sum(self._encoded(plan.rest), head)
+        encoded = self._encoded(plan.sample).materialize()
+        settled, unreadable = self._settle(encoded, head)
+        if plan.rest:
+            encoded = encoded.union(self._encoded(plan.rest))
+        if settled is not None and (plan.skip_unreadable or not unreadable):
+            return settled, self._sum(encoded, settled)
+        if plan.skip_unreadable:
+            raise ImageError(NONE_OF_THE_SAMPLE)
+        return head, self._sum(encoded, None)
 
     def _encoded(self, places: tuple[int, ...]) -> "Dataset":
         """A data set of layer features, one row an image, made when it is asked for."""
@@ -368,12 +368,10 @@ def _cluster(address: str, actors: int | None) -> Iterator[None]:
     try:
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it speaks of its own affairs on standard error
         import ray
-        import ray.data
     except ModuleNotFoundError as error:
         raise InputError(f"learning on Ray needs {error.name}, which is not installed: pip install 'visvm[ray]'") from error
     if ray.is_initialized():
-        with _quiet():
-            yield
+        yield
         return
     # Logical cores, of which reading and adding need some beside the encoders.
     cores = max(2 * (os.cpu_count() or 1), 2 * (actors or 0) + 2) if address == "local" else None
@@ -383,24 +381,15 @@ def _cluster(address: str, actors: int | None) -> Iterator[None]:
         reason = " ".join(str(error).split())
         raise InputError(f"--ray must be 'local' or the address of a Ray cluster; {address} is not ({reason})") from error
     try:
-        with _quiet():
-            yield
+        yield
     finally:
         ray.shutdown()
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Ray Data without bars and announcements of its own, and with objects in its columns."""
+def _hush() -> None:
+    """Have Ray Data show no bars and announcements of its own in this process; what goes wrong is raised."""
     from ray.data import DataContext
 
     context = DataContext.get_current()
-    logger = logging.getLogger("ray.data")
-    before = context.enable_progress_bars, context.print_on_execution_start, logger.level
     context.enable_progress_bars = context.print_on_execution_start = False
-    logger.setLevel(logging.CRITICAL)  # what goes wrong is raised
-    try:
-        yield
-    finally:
-        context.enable_progress_bars, context.print_on_execution_start = before[:2]
-        logger.setLevel(before[2])
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)

@@ -1,6 +1,7 @@
 """The sums, in shapes that the estimators' own tests do not reach."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -100,6 +101,20 @@ def test_a_heavy_sample_can_be_forgotten_beside_light_ones():
     )
     model.forget(X[:1], y[:1], sample_weight=[1e6])
     same(model, IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, y), X, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("n_features", [40, 200])
+def test_sums_that_are_sent_are_the_same_and_a_matrix_goes_by_half(n_features):
+    X, y = make_stream(n=120, d=n_features)
+    sums = Statistics(n_features)
+    sums.add(X, y)
+    sent = pickle.dumps(sums)
+    got = pickle.loads(sent)
+    np.testing.assert_array_equal(got.gram, sums.gram)
+    np.testing.assert_array_equal(got.class_sums, sums.class_sums)
+    assert type(got.scatter) is type(sums.scatter)
+    if isinstance(sums.scatter, DenseScatter):
+        assert len(sent) < 8 * (0.6 * n_features**2 + 10 * n_features) + 2000
 
 
 @pytest.mark.parametrize("n_features", [3, 60])

@@ -60,6 +60,12 @@ class DenseScatter:
         """An independent copy."""
         return DenseScatter(self.matrix.copy(order="F"), self.cross.copy())
 
+    def __getstate__(self) -> tuple[int, Array, Array]:
+        return len(self.matrix), packed(self.matrix), self.cross  # half of the matrix is enough to send
+
+    def __setstate__(self, state: tuple[int, Array, Array]) -> None:
+        self.matrix, self.cross = unpacked(state[1], state[0]), state[2]
+
     def add(self, rows: Array, targets: Array) -> None:
         """Add the difference rows of a batch, shape (n, D), with their targets, shape (n, C)."""
         add_symmetric_product(self.matrix, rows)
@@ -104,6 +110,27 @@ class DenseScatter:
     def to_matrix(self) -> Array:
         """The whole symmetric matrix, (D, D), as a new array."""
         return mirrored(self.matrix)
+
+
+def packed(matrix: Array) -> Array:
+    """The lower triangle, column by column, (D(D + 1)/2,)."""
+    size = len(matrix)
+    packed, begin = np.empty(size * (size + 1) // 2), 0
+    for column in range(size):
+        packed[begin : begin + size - column] = matrix[column:, column]
+        begin += size - column
+    return packed
+
+
+def unpacked(packed: Array, size: int) -> Array:
+    """The matrix whose lower triangle `packed` is, (D, D); the upper one is zero, as it does not count."""
+    if packed.shape != (size * (size + 1) // 2,):
+        raise ValueError("scatter has the wrong shape")
+    matrix, begin = np.zeros((size, size), order="F"), 0
+    for column in range(size):
+        matrix[column:, column] = packed[begin : begin + size - column]
+        begin += size - column
+    return matrix
 
 
 def reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array:
