@@ -227,7 +227,7 @@ class ImageClassifier(ImagePredictor):
         draft = copy.copy(self)
         draft._head = self._head_for(work.encoder)
         learned, labels_learned = draft._accumulate(work, engine, clock, progress)
-        new = [label for label in distinct(labels_learned) if label not in known]
+        new = set(labels_learned) - known
         progress("learning", 0, 1)
         draft._head.solve()
         progress("learning", 1, 1)
@@ -235,27 +235,13 @@ class ImageClassifier(ImagePredictor):
         draft._calibrate(work, learned, progress)
         clock.lap("learn")
         outcome = None
-        if held_out is not None and (tested := held_out.only({*known, *new})).labels:
+        if held_out is not None and (tested := held_out.only(known | new)).labels:
             before = self._predict(tested.features) if known else None
-            outcome = session_test(tested.labels, draft._predict(tested.features), set(new), before)
+            outcome = session_test(tested.labels, draft._predict(tested.features), new, before)
             clock.lap("test")
-        skipped = tuple(str(each.path) for each in learned.unreadable.values())
-        report = SessionReport(
-            session=len(self.history_) + 1,
-            learned_at=_now(),
-            n_images=len(labels_learned),
-            new_classes=tuple(new),
-            returning_classes=tuple(label for label in distinct(labels_learned) if label in known),
-            n_classes=len(draft.classes_),
-            ridge=draft.head_.ridge_,
-            layers=draft.head_.layers_,
-            seconds=clock.seconds,
-            peak_memory=peak_bytes(),
-            skipped=skipped + (held_out.skipped if held_out is not None else ()),
-            test=outcome,
-            base=len(work.sample) > 0,
-            settled_on=len(work.sample) if 0 < len(work.sample) < len(given.labels) else None,
-        )
+        report = draft._report(work, learned, new, clock)
+        skipped = report.skipped + (held_out.skipped if held_out is not None else ())
+        report = replace(report, skipped=skipped, test=outcome)
         draft.history_ = [*self.history_, _as_in_a_file(report)]
         self.__dict__ = draft.__dict__
         return report
@@ -292,19 +278,7 @@ class ImageClassifier(ImagePredictor):
         head.solve()  # knows no class now
         work = replace(draft._work(given, skip_unreadable), calibration=frozenset())
         learned, labels_learned = draft._accumulate(work, engine, clock, progress)
-        report = SessionReport(
-            session=1,
-            learned_at=_now(),
-            n_images=len(labels_learned),
-            new_classes=tuple(distinct(labels_learned)),
-            returning_classes=(),
-            n_classes=len(head.statistics_.classes),
-            ridge=head.ridge_,
-            layers=head.layers_,
-            seconds=clock.seconds,
-            peak_memory=peak_bytes(),
-            skipped=tuple(str(each.path) for each in learned.unreadable.values()),
-        )
+        report = replace(draft._report(work, learned, set(labels_learned), clock), session=1)
         site = self.site_ or derived_id(head.statistics_.digest())
         return SiteStatistics(site, self._described_encoder(), head, [_as_in_a_file(report)])
 
@@ -319,6 +293,25 @@ class ImageClassifier(ImagePredictor):
         if not labels:
             raise ImageError("there must be at least one image that can be read; there is none")
         return learned, labels
+
+    def _report(self, work: Work, learned: Learned, new: set[Label], clock: "_Clock") -> SessionReport:
+        """What a session did on this draft, of whose labels these are new."""
+        labels = [label for place, label in enumerate(work.images.labels) if place not in learned.unreadable]
+        return SessionReport(
+            session=len(self.history_) + 1,
+            learned_at=_now(),
+            n_images=len(labels),
+            new_classes=tuple(label for label in distinct(labels) if label in new),
+            returning_classes=tuple(label for label in distinct(labels) if label not in new),
+            n_classes=sum(not is_forgotten(label) for label in self._all_counts()),
+            ridge=self.head_.ridge_,
+            layers=self.head_.layers_,
+            seconds=clock.seconds,
+            peak_memory=peak_bytes(),
+            skipped=tuple(str(each.path) for each in learned.unreadable.values()),
+            base=len(work.sample) > 0,
+            settled_on=len(work.sample) if 0 < len(work.sample) < len(work.images.labels) else None,
+        )
 
     def _work(self, given: Labelled, skip_unreadable: bool) -> Work:
         """What a session that learns these images is to do."""
