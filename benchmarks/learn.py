@@ -234,7 +234,8 @@ def main() -> None:
         lines = {"memory": memory, "ray": ray}[given.what](images, Path(folder), given)
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     versions = f"{machine}, ONNX Runtime {onnxruntime.__version__}"
-    section = "\n".join([f"## {given.what}", "", *lines, "", f"{versions}; `python benchmarks/learn.py {given.what}`.", ""])
+    command = f"python benchmarks/learn.py {given.what} --images {given.images} --components {given.components}"
+    section = "\n".join([f"## {given.what}", "", *lines, "", f"{versions}; `{command}`.", ""])
     print(section)
     page = HERE / "LEARN.md"
     title = "# Sessions of many images\n\nWritten by `python benchmarks/learn.py`; see its docstring for what is measured.\n"
