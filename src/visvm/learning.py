@@ -23,6 +23,7 @@ from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import Unreadable, encode_stream
 from visvm.errors import ImageError
 from visvm.head.memory import chunk_rows
+from visvm.head.selection import shuffled_by_class
 from visvm.journal import Entry, Journal
 from visvm.labelled import Labelled
 from visvm.remote import RemoteFile
@@ -37,6 +38,7 @@ NONE_OF_THE_SAMPLE = (
     "the images on which a first session is settled must be readable; none of the sample is: repair or remove what is no image"
 )
 
+_LEAST_OF_A_CLASS = 5  # images in a sample
 _MOST_ROWS = 4096  # images whose layer features are held at once
 
 
@@ -221,8 +223,7 @@ class _LocalRun:
             return False
         self._done, self._learned.features = entry.done, entry.features
         self._learned.unreadable = {place: Unreadable(path, reason) for place, path, reason in entry.unreadable}
-        for name in [name for name in vars(entry.head) if name.endswith("_")]:
-            setattr(self._head, name, getattr(entry.head, name))
+        self._head._adopt(entry.head)
         return True
 
     def _note(self) -> None:
@@ -297,15 +298,10 @@ def stratified(labels: Sequence[Any], most: int | None, seed: int) -> tuple[int,
     generator = np.random.default_rng([seed, 3])
     _, targets = np.unique(np.array(labels), return_inverse=True)
     counts = np.bincount(targets)
-    order = generator.permutation(len(targets))
-    order = order[np.argsort(targets[order], kind="stable")]
-    rank = np.arange(len(targets)) - np.repeat(np.cumsum(counts) - counts, counts)  # place within the class
+    order, rank = shuffled_by_class(targets, generator)
     wanted = np.maximum(np.ceil(counts * most / len(targets)), _LEAST_OF_A_CLASS)
     room = max(1, most // _LEAST_OF_A_CLASS)
     if len(counts) > room:
         wanted[generator.permutation(len(counts))[:-room]] = 0
         wanted = np.minimum(wanted, _LEAST_OF_A_CLASS)
     return tuple(np.sort(order[rank < wanted[targets[order]]]).tolist())
-
-
-_LEAST_OF_A_CLASS = 5

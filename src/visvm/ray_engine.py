@@ -101,8 +101,7 @@ class RayEngine:
         with _cluster(self.address, self.actors):
             settled, part = self._run(head, work, progress)
         if work.sample:
-            for name in [name for name in vars(settled) if name.endswith("_")]:
-                setattr(head, name, getattr(settled, name))
+            head._adopt(settled)
         else:
             head.statistics_ = head.statistics_.copy()
         if part.statistics is not None:

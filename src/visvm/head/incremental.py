@@ -333,6 +333,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             delattr(draft, name)
         return draft
 
+    def _adopt(self, other: Self) -> None:
+        """Take over what another has learned, keeping one's own parameters."""
+        self.__dict__ |= {name: value for name, value in vars(other).items() if name.endswith("_")}
+
     def _begin(self, features: Array, labels: Labels, weight: Array) -> None:
         """Make the base session's choices, on a draft."""
         present, targets = np.unique(labels, return_inverse=True)

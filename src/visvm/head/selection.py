@@ -72,9 +72,7 @@ def split_base_session(targets: Indices, limit: int | None, seed: int) -> Split:
     (12, [2, 1])
     """
     counts = np.bincount(targets)
-    order = np.random.default_rng([seed, 2]).permutation(len(targets))
-    order = order[np.argsort(targets[order], kind="stable")]
-    rank = np.arange(len(targets)) - np.repeat(np.cumsum(counts) - counts, counts)  # place within the class
+    order, rank = shuffled_by_class(targets, np.random.default_rng([seed, 2]))
     if limit is not None and len(targets) > limit:
         kept = rank < np.maximum(np.ceil(counts * limit / len(targets)), _FOLDS)[targets[order]]
         order, rank = order[kept], rank[kept]
@@ -82,6 +80,14 @@ def split_base_session(targets: Indices, limit: int | None, seed: int) -> Split:
         return Split(np.sort(order), None)
     held_out = rank % _FOLDS == _FOLDS - 1
     return Split(np.sort(order[~held_out]), np.sort(order[held_out]))
+
+
+def shuffled_by_class(targets: Indices, generator: np.random.Generator) -> tuple[Indices, Indices]:
+    """Places of the samples class by class, within each in random order, and each one's number within its class, from 0."""
+    counts = np.bincount(targets)
+    order = generator.permutation(len(targets))
+    order = order[np.argsort(targets[order], kind="stable")]
+    return order, np.arange(len(targets)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def search_ridge(
