@@ -248,6 +248,20 @@ def test_nothing_finished(tmp_path):
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["What was run"]
 
 
+def test_figures_of_runs_that_are_gone_go_with_them(tmp_path):
+    kept = [row for method in ("vis", "slda") for row in make_rows(make_run(method), [0.9, 0.8])]
+    gone = [row for method in ("vis", "slda") for row in make_rows(make_run(method, **CLIP), [0.9, 0.8])]
+    write_rows(tmp_path, kept + gone)
+    first = write_report(tmp_path)
+    (tmp_path / "figures" / "my-own.png").write_bytes(b"kept")
+    write_rows(tmp_path, kept)
+    second = write_report(tmp_path)
+    assert set(second) < set(first)
+    assert set((tmp_path / "figures").iterdir()) == {path for path in second if path.parent.name == "figures"} | {
+        tmp_path / "figures" / "my-own.png"
+    }
+
+
 def test_several_machines_are_told():
     rows = make_rows(make_run("vis"), [0.9, 0.8])
     one = write_markdown("t", [sections.what_was_run(gather(rows, read_published()))])

@@ -1,6 +1,7 @@
 """Rows of results → ``report.html``, ``report.md`` and the figures: everything is worked out from the rows alone."""
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -72,7 +73,12 @@ def _make_files(rows: list[Row]) -> dict[str, bytes]:
 
 
 def _replace(folder: Path, files: dict[str, bytes]) -> None:
-    """Put files in the place of old ones when all of them are on the disk; the pages last, as they refer to the figures."""
+    """Put files in the place of old ones when all of them are on the disk; the pages last, as they refer to the figures.
+
+    Figures that the old page showed and the new one does not are removed; whatever else lies beside them is left.
+    """
+    old_page = folder / "report.md"
+    shown = re.findall(r"\(figures/([\w.-]+)\.png\)$", old_page.read_text("utf-8"), re.MULTILINE) if old_page.exists() else []
     aside = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
     try:
         for name, content in files.items():
@@ -81,5 +87,7 @@ def _replace(folder: Path, files: dict[str, bytes]) -> None:
         (folder / "figures").mkdir(exist_ok=True)
         for name in reversed(files):
             os.replace(aside / name, folder / name)
+        for stale in {f"figures/{name}.{kind}" for name in shown for kind in ("png", "svg")} - files.keys():
+            (folder / stale).unlink(missing_ok=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
