@@ -496,8 +496,8 @@ OPTIONS = {
     "klda": {"n_components": 30, "kernel_width": 1.0, "relative_ridge": 1e-3},
     "acil": {"n_components": 30, "gamma": 100.0},
     "ranpac-head": {"n_components": 30},
-    "visual-lssvm": {"ridge": 1.0, "svm_cost": 1.0, "max_selection_samples": 15},
-    "visual-lssvm+kernel": {"n_components": 30, "ridge": 1.0, "svm_cost": 1.0, "max_selection_samples": 15},
+    "visual-lssvm": {"ridge": 1.0, "svm_cost": 1.0, "max_selection_samples": 20},
+    "visual-lssvm+kernel": {"n_components": 30, "ridge": 1.0, "svm_cost": 1.0, "max_selection_samples": 20},
 }
 VIS_OPTIONS = {
     "n_components": 30,
@@ -510,7 +510,7 @@ VIS_OPTIONS = {
     "learning_rate": 0.05,
     "batch_size": 16,
     "identity_weight": 0.2,
-    "max_selection_samples": 15,
+    "max_selection_samples": 20,
 }
 CHANGES = [(name, *change) for name, changes in OPTIONS.items() for change in changes.items()]
 CHANGES += [(name, *change) for name in ("ncm", "ridge", "vis") for change in VIS_OPTIONS.items()]

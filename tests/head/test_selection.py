@@ -39,13 +39,12 @@ def held_out_error(phi, y, train, test, ridge, weight=None):
 
 @pytest.mark.parametrize("width", [20, 300], ids=["more samples than features", "fewer"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_path_is_sixteen_separate_solves(width, weighted):
+def test_the_path_is_as_many_separate_solves(width, weighted):
     X, y = make_stream(mean=3.0)
     phi = reference.relu_map(X, np.random.default_rng(0).normal(size=(6, width)))
     weight = np.random.default_rng(1).random(len(y)) + 0.2 if weighted else None
     split, best, trials = search(phi, y, weight, beyond=False)
     assert tuple(trial.ridge for trial in trials) == RIDGE_CANDIDATES
-    assert len(trials) == 16
     for trial in trials:
         mse, accuracy = held_out_error(phi, y, split.train, split.held_out, trial.ridge, weight)
         assert trial.mse == pytest.approx(mse, rel=1e-6)

@@ -18,11 +18,11 @@ from visvm.head.solver import RidgePath
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-RIDGE_CANDIDATES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 100.0, 1e3, 1e4)
-"""The paper's 16 values of λ."""
+RIDGE_CANDIDATES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+"""The paper's 16 values of λ, and 30, 300 and 3 000: steps of ten cost points (benchmarks/base_session.py ridge)."""
 
 _FOLDS = 5  # one fifth is held out
-_WORTH = 1e-6  # beyond the candidates, a further decade is tried while the last one gained this share
+_WORTH = 1e-6  # beyond the candidates, a further value is tried while the last one gained this share
 _SMALL = 1e-3  # beside the largest eigenvalue
 _ALIKE = 0.02  # errors that differ by a smaller share are alike
 _ALIKE_TO_ONE = 1e-3  # one class: errors of the ±1 targets that differ by less are alike
@@ -114,8 +114,8 @@ def search_ridge(
     svm_cost : float
     candidates : sequence of float
     beyond : bool
-        Go on in decades past the first and the last candidate where one of them is the best (or all are small beside the
-        data), if samples were held out to tell.
+        Go on past the first and the last candidate where one of them is the best (or all are small beside the data), if
+        samples were held out to tell.
     negative : float
         Target of a sample for the classes that are not its own, as in ``solver.solve``.
 
@@ -180,14 +180,14 @@ class _RidgeSearch:
         return max((trial for trial in usable if trial.mse <= alike), default=usable[-1])
 
     def beyond_the_edge(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
-        """Add decades to both sides where the best is at an edge, or even the last candidate is small beside the data."""
+        """Add values on both sides where the best is at an edge, or even the last candidate is small beside the data."""
         small = trials[-1].ridge / self._svm_cost < _SMALL * self._path.largest
         if not small and self.best(trials) not in (self.usable(trials)[0], trials[-1]):
             return trials
         # Upwards as far as λ can matter: the whole grid may lie on a plateau, or in a shallow dip, far below the minimum.
         gain = True
         while trials[-1].ridge / self._svm_cost < self._path.largest or (gain and self.best(trials) == trials[-1]):
-            trials = [*trials, self.attempt(10.0 * trials[-1].ridge)]
+            trials = [*trials, self.attempt(_above(trials[-1].ridge))]
             gain = trials[-1].mse < trials[-2].mse * (1.0 - _WORTH)
         # Downwards only for a gain worth having: a smaller λ is less well conditioned for every session to come.
         gain = self.best(trials) == trials[0]
@@ -195,6 +195,18 @@ class _RidgeSearch:
             trials = [self.attempt(0.1 * trials[0].ridge), *trials]
             gain = self.best(trials) == trials[0] and trials[0].mse < trials[1].mse * (1.0 - _WORTH)
         return trials
+
+
+def _above(ridge: float) -> float:
+    """The next of 1, 3, 10, 30 and so on.
+
+    Examples
+    --------
+    >>> _above(1e4), _above(3e4), _above(0.7)
+    (30000.0, 100000.0, 1.0)
+    """
+    decade = float(10.0 ** np.floor(np.log10(1.5 * ridge)))
+    return next(value for value in (decade, 3.0 * decade, 10.0 * decade) if value > 1.2 * ridge)
 
 
 def layer_candidates(n_layers: int) -> list[tuple[int, ...]]:
