@@ -24,6 +24,8 @@ from visvm.learning import LocalEngine, stratified
 FORMS = {"thin": (400, ThinScatter), "dense": (20, DenseScatter)}
 N = 12  # pictures of a class
 
+pytestmark = pytest.mark.filterwarnings("ignore:going on after")
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
@@ -273,7 +275,8 @@ def test_what_a_base_session_settled_is_in_the_journal(make, place, encoder, tmp
     before = encoder.n_images
     with Journal(tmp_path / "m", every=0) as journal:
         model_file.part_of(journal.path).write_bytes(b"what a kill left")
-        model.learn(place / "base", engine=LocalEngine(journal))
+        with pytest.warns(UserWarning, match=f"going on after {3 * N} of {3 * N} images"):
+            model.learn(place / "base", engine=LocalEngine(journal))
     assert encoder.n_images == before
     assert_same(model, undisturbed, place)
     assert not list(tmp_path.iterdir())
@@ -289,6 +292,14 @@ def test_images_at_uris_have_a_journal(make, place, encoder, tmp_path, small_pie
     before = encoder.n_images
     model.learn(uri, engine=LocalEngine(Journal(tmp_path / "m", every=0)))
     assert encoder.n_images - before < 2 * N
+
+
+def test_the_journal_does_not_wait_for_a_whole_piece(make, place, tmp_path):
+    model = make()
+    model.learn(place / "base")
+    with pytest.raises(Stop), Journal(tmp_path / "m", every=0) as journal:
+        model.learn(place / "later", engine=LocalEngine(journal), progress=stop_at(2 * N))
+    assert 0 < _done(journal.path) < 2 * N < learning._MOST_ROWS
 
 
 def test_unreadable_files_of_before_the_stop_are_remembered(make, place, tmp_path, small_pieces):
@@ -329,7 +340,8 @@ def test_the_journal_of_another_session_is_not_used(make, place, encoder, tmp_pa
     else:
         options["skip_unreadable"] = True
     before = encoder.n_images
-    report = model.learn(folder, engine=LocalEngine(Journal(tmp_path / "m", every=0)), **options)
+    with pytest.warns(UserWarning, match="of another session"):
+        report = model.learn(folder, engine=LocalEngine(Journal(tmp_path / "m", every=0)), **options)
     assert encoder.n_images - before == report.n_images
 
 

@@ -33,6 +33,11 @@ def test_the_core_imports_no_extra():
     assert loaded.split() == []
 
 
+def test_the_package_is_a_program():
+    shown = subprocess.run([sys.executable, "-m", "visvm", "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == visvm.__version__
+
+
 def test_the_readmes_python_runs():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert blocks

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -298,6 +299,25 @@ def test_contents_and_numbers_that_cannot_be_are_refused(place):
     for name in ("actors", "batch_size", "images_per_sum"):
         with pytest.raises(InputError, match=f"{name} must be at least 1; got 0"):
             RayEngine(**{name: 0})
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "ray://[::1]:{port}", "no-such-host.invalid:6379", "127.0.0.1:123456"])
+def test_an_address_where_nothing_listens_is_refused_at_once(place, address, monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with socket.socket() as taken:  # bound, but it does not listen
+        taken.bind(("127.0.0.1", 0))
+        address = address.format(port=taken.getsockname()[1])
+        with pytest.raises(InputError, match=r"nothing answers at .*: correct it, or begin one there with 'ray start --head'"):
+            make(place).learn(place / "base", engine=RayEngine(address))
+
+
+def test_more_encoders_than_cores_are_refused_where_a_cluster_is_begun(place, monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with pytest.raises(InputError, match="this machine has 2, 3 were asked for: take at most 2"):
+        make(place).learn(place / "base", engine=RayEngine("local", actors=3))
+    with pytest.raises(InputError, match="engine must be a LocalEngine or a RayEngine; got 'local'"):
+        make(place).learn(place / "base", engine="local")
 
 
 def test_another_encoder_on_a_worker_is_refused_in_one_line(cluster, place, tmp_path):

@@ -93,6 +93,11 @@ def test_loose_images_and_empty_places_are_refused(photos, tmp_path):
         read_labelled((photos / "photos" / "red").as_uri())
     with pytest.raises(InputError, match="one sub-folder per class"):
         read_labelled(tmp_path.as_uri())
+    folder = tiny.write_photos(tmp_path / "photos", n=1)
+    (folder / "empty").mkdir()
+    (folder / ".hidden").mkdir()
+    with pytest.raises(InputError, match=r"every class must have images; file://.*/empty has none: add some, or remove"):
+        read_labelled(folder.as_uri())
     with pytest.raises(InputError, match="labels belong to a list"):
         read_labelled((photos / "photos").as_uri(), ["red"])
 

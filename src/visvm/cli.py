@@ -53,7 +53,9 @@ SkipUnreadable = Annotated[
 NewEncoder = Annotated[
     str | None,
     typer.Option(
-        help="Of a new model: a name of 'visvm weights list', an .onnx file, a transformers folder.", show_default="dinov2-s14"
+        help="Of a new model: a name of 'visvm weights list', an .onnx file, a transformers folder. Of one that exists: where "
+        "its encoder is on this machine, if it has no name.",
+        show_default="dinov2-s14",
     ),
 ]
 NewTransform = Annotated[str | None, typer.Option(help="Of a new model: crop or squash.", show_default="crop")]

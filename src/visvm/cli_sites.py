@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from visvm.cli_shared import Force, Model, Quiet, changed, home, require_new, tell_waiting
-from visvm.errors import InputError
+from visvm.errors import InputError, ModelFileError
 
 
 def merge(
@@ -91,6 +91,8 @@ def export(
         got = "neither" if written is None else "both"
         raise InputError(f"export needs OUT or --for-site SITE; got {got}: visvm export MODEL OUT")
     require_new(written, force)
+    if written.exists() and written.samefile(model):
+        raise ModelFileError(f"export must write another file than the model; got {written}: choose another name")
     classifier = ImageClassifier.load(model, for_prediction=True)
     if output is not None:
         classifier.export(output)

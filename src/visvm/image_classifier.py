@@ -284,6 +284,8 @@ class ImageClassifier(ImagePredictor):
 
     def _accumulate(self, work: Work, engine: Engine | None, clock: "_Clock", progress: Progress) -> tuple[Learned, list[Label]]:
         """Add images to the sums of a draft; gives what became of them, and the labels of those that were learned."""
+        if not hasattr(engine or LocalEngine, "learn"):
+            raise InputError(f"engine must be a LocalEngine or a RayEngine; got {engine!r:.80}")
         learned = (engine or LocalEngine()).learn(self.head_, work, progress)
         clock.lap("encode")
         clock.move(learned.learn_seconds, "encode", "learn")
@@ -379,7 +381,7 @@ class ImageClassifier(ImagePredictor):
         draft._head = copy.copy(self.head_)
         draft._head.statistics_ = self.head_.statistics_.copy()
         for other in others:
-            draft._add_sums(other if isinstance(other, SiteStatistics) else other._as_site(), own)
+            draft._add_sums(_as_site(other), own)
         draft._head.solve()
         self.__dict__ = draft.__dict__
         return self
@@ -427,12 +429,18 @@ class ImageClassifier(ImagePredictor):
             The site was never merged, or its sums were others.
         """
         self._require_sums("unmerge")
-        given = other if isinstance(other, SiteStatistics) else other._as_site()
+        given = _as_site(other)
         gone = given.entries(_now())
         require_merged(gone, self.merged_)
         mine, head = next(each for each in self.merged_ if each.id == given.site), copy.copy(given.head)
         head.statistics_ = head.statistics_.renamed(np.array(mine.labels))
-        self._head = copy.copy(self.head_).unmerge(head)
+        try:
+            self._head = copy.copy(self.head_).unmerge(head)
+        except NeverLearnedError as error:
+            raise NeverLearnedError(
+                f"all images of site {given.site} must still be in the model; some were taken out one by one ({error}): "
+                "learn those again first"
+            ) from error
         self._calibration = self._calibration - mine.calibration_weight * given.calibration
         self._calibrated_classes = min(self._calibrated_classes, len(self.classes_))
         ids = {entry.id for entry in gone}
@@ -475,7 +483,7 @@ class ImageClassifier(ImagePredictor):
                     "grow both from copies of one model"
                 )
         added = other.entries(_now())
-        require_new(added, own | {each.id for each in self.merged_})
+        require_new(added, own, {each.id for each in self.merged_})
         self.head_._add_sums(other.head)
         self._calibration = self._calibration + other.calibration
         self._calibrated_classes = max(self._calibrated_classes, other.calibrated_classes)
@@ -677,6 +685,16 @@ class _Clock:
         """Count some of a stage's time to another one."""
         self.seconds[stage] -= seconds
         self.seconds[other] = self.seconds.get(other, 0.0) + seconds
+
+
+def _as_site(other: "ImageClassifier | SiteStatistics") -> SiteStatistics:
+    if isinstance(other, ImageClassifier):
+        return other._as_site()
+    if not isinstance(other, SiteStatistics):
+        raise InputError(
+            f"what is merged must be an ImageClassifier or SiteStatistics; got {other!r:.80}: load it, or use merge_files"
+        )
+    return other
 
 
 def _as_in_a_file(report: SessionReport) -> dict[str, Any]:

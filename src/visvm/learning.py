@@ -8,6 +8,7 @@ once for all, in the base session, is chosen on a sample of bounded size. Who do
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -154,7 +155,7 @@ class _LocalRun:
             head._check_memory(len(left), len(set(work.images.labels)))
             head.statistics_.reserve(len(left))
         size = min(chunk_rows(head.n_components or 1), _MOST_ROWS)
-        for features, labels in self._pieces(left, size):
+        for features, labels in self._pieces(left, size, early=True):
             if len(features) and self._goes_on:
                 with self._timed():
                     head.accumulate(features, labels)
@@ -182,14 +183,18 @@ class _LocalRun:
             self._head.accumulate(features, labels)
         self._note()
 
-    def _pieces(self, places: Sequence[int], size: int) -> Iterator[tuple[LayerFeatures, NDArray[np.generic]]]:
-        """Layer features and labels of the images in these places, `size` files at a time."""
-        outcomes = self._outcomes(places)
-        for begin in range(0, len(places), size):
+    def _pieces(
+        self, places: Sequence[int], size: int, *, early: bool = False
+    ) -> Iterator[tuple[LayerFeatures, NDArray[np.generic]]]:
+        """Layer features and labels of the images in these places, `size` files at a time, or fewer when the journal is due."""
+        outcomes, begin = self._outcomes(places), 0
+        while begin < len(places):
             rows: list[LayerFeatures] = []
             read: list[int] = []
-            for place in places[begin : begin + size]:
-                outcome = next(outcomes)
+            end = begin
+            while end < min(begin + size, len(places)) and not (early and rows and self._is_due):
+                place, outcome = places[end], next(outcomes)
+                end += 1
                 if isinstance(outcome, Unreadable):
                     self._learned.unreadable[place] = outcome
                     continue
@@ -197,7 +202,8 @@ class _LocalRun:
                 read.append(place)
                 if place in self._work.calibration:
                     self._learned.features[place] = outcome[1]
-            self._done += len(places[begin : begin + size])
+            self._done += end - begin
+            begin = end
             yield np.array(rows), self._work.labels(read)
 
     def _outcomes(self, places: Sequence[int]) -> Iterator[tuple[str, LayerFeatures] | Unreadable]:
@@ -224,11 +230,19 @@ class _LocalRun:
         self._done, self._learned.features = entry.done, entry.features
         self._learned.unreadable = {place: Unreadable(path, reason) for place, path, reason in entry.unreadable}
         self._head._adopt(entry.head)
+        total = len(self._work.images.sources)
+        warnings.warn(f"going on after {self._done} of {total} images, where an earlier try was cut off", stacklevel=2)
+        self._progress("encoding", self._done, total)
         return True
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether it is time to write the journal."""
+        return self._journal is not None and self._key is not None and self._journal.due
 
     def _note(self) -> None:
         """Write down how far the session is, if it is time."""
-        if self._journal is None or self._key is None or not self._journal.due:
+        if self._journal is None or self._key is None or not self._is_due:
             return
         unreadable = [(place, str(each.path), each.reason) for place, each in self._learned.unreadable.items()]
         with self._timed():

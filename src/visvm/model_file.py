@@ -202,7 +202,9 @@ def _digest(tensor: Array) -> str:
 def _opened(path: Path) -> Iterator[Any]:
     path = _real(path)
     if not os.path.exists(path):
-        raise ModelFileError(f"{shown(path)} must be a model that visvm wrote; there is no such file: learn one first")
+        raise ModelFileError(
+            f"{shown(path)} must be a model that visvm wrote; there is no such file: correct the path, or learn one first"
+        )
     _require_folder(path)
     try:
         with safe_open(path, framework="numpy") as file:

@@ -10,6 +10,7 @@ import copy
 import logging
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _READ_TOGETHER = 64  # images a reading task decodes at a time
 _LEAST_TOGETHER, _MOST_TOGETHER = 1024, 16384  # images whose sums are made at once
 _LOOK_SECONDS = 0.5
+_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class RayEngine:
     Parameters
     ----------
     address : str, default="local"
-        Of a cluster, such as ``"auto"`` or ``"ray://head:10001"``; ``"local"`` begins one on this machine. Where Ray has been
-        initialised already, that one is used.
+        Of a cluster, such as ``"head:6379"``, or ``"auto"`` for the one that this machine belongs to; ``"local"`` begins one
+        on this machine. Where Ray has been initialised already, that one is used.
     actors : int, optional
         How many encoders run at once, each on a GPU where the cluster has some, otherwise on a core; by default one for each
         GPU, or for every two cores.
@@ -358,7 +360,9 @@ def _sentence(error: BaseException) -> VisvmError:
     if told := re.fullmatch(r"visvm\.errors\.(\w+): (.*)", lines[-1]):  # of an actor that could not begin, all there is
         kind: type[VisvmError] = getattr(errors, told[1])
         return kind(told[2])
-    return VisvmError(f"learning on Ray must end well; it did not: {lines[-1]}")
+    return VisvmError(
+        f"learning on Ray must end well; it did not, and nothing was changed: learn again, without Ray if need be ({lines[-1]})"
+    )
 
 
 @contextmanager
@@ -372,17 +376,41 @@ def _cluster(address: str, actors: int | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    # Logical cores, of which reading and adding need some beside the encoders.
-    cores = max(2 * (os.cpu_count() or 1), 2 * (actors or 0) + 2) if address == "local" else None
+    cores = None
+    if address == "local":
+        real = os.cpu_count() or 1
+        if (actors or 1) > real:
+            raise InputError(
+                f"every encoder must have a core; this machine has {real}, {actors} were asked for: take at most {real}"
+            )
+        cores = 2 * real + 2  # logical ones, of which reading and adding need some beside the encoders
+    else:
+        _require_answer(address)
     try:
         ray.init(address, num_cpus=cores, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"--ray must be 'local' or the address of a Ray cluster; {address} is not ({reason})") from error
+        raise InputError(
+            f"--ray must be 'local', 'auto' or the address of a Ray cluster; {address} is none that lets us in ({reason}): "
+            "correct it, or, if the cluster wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as there"
+        ) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself would go on trying for minutes."""
+    if (told := re.fullmatch(r"(?:\w+://)?\[?(.+?)\]?:(\d+)", address)) is None:
+        return  # 'auto', or what Ray refuses at once
+    try:
+        socket.create_connection((told[1], int(told[2])), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"--ray must be 'local', 'auto' or the address of a Ray cluster; nothing answers at {address} "
+            f"({getattr(error, 'strerror', None) or error}): correct it, or begin one there with 'ray start --head'"
+        ) from error
 
 
 def _hush() -> None:

@@ -78,15 +78,21 @@ def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
     except _FAILURES as error:
         raise _unreadable(uri, error) from error
     classes: dict[str, list[RemoteFile]] = {}
+    folders: set[str] = set()
     for each in sorted(found, key=lambda info: info.path):
         below = each.path.removeprefix(root).lstrip("/")
         parts = below.split("/")
-        hidden = any(part.startswith((".", "__")) for part in parts)
-        if each.type != FileType.File or hidden or not is_image_name(Path(each.path)):
+        if any(part.startswith((".", "__")) for part in parts):
+            continue
+        if each.type == FileType.Directory and len(parts) == 1:
+            folders.add(below)
+        if each.type != FileType.File or not is_image_name(Path(each.path)):
             continue
         if len(parts) == 1:
             raise InputError(f"images must lie in the sub-folder of their class; {RemoteFile(uri, below)} does not: move it")
         classes.setdefault(parts[0], []).append(RemoteFile(uri, below, f"{each.size} {each.mtime_ns}"))
+    if classes and (empty := folders - classes.keys()):
+        raise InputError(f"every class must have images; {RemoteFile(uri, min(empty))} has none: add some, or remove the folder")
     if not classes:
         raise InputError(f"{uri} must have one sub-folder per class, named after it, with images in it; it has none")
     return classes

@@ -139,6 +139,8 @@ def _what_for(described: dict[str, Any]) -> str:
     site = "" if described["site"] is None else f"of site {described['site']}: "
     if described["statistics_only"]:
         return f"{site}sums and no model to ask: add it to one with 'visvm merge'"
+    if not described["classes"] and not described["forgotten_images"]:
+        return f"{site}nothing is learned yet: learn with it by 'visvm learn FILE FOLDER --statistics-only OUT'"
     return site + (
         "sums are in it: it can learn more" if described["can_learn"] else "exported for predicting: it cannot learn more"
     )

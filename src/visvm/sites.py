@@ -62,9 +62,11 @@ def merged_sites(header: model_file.Header) -> tuple[MergedSite, ...]:
     return tuple(MergedSite(**{**entry, "labels": tuple(entry["labels"])}) for entry in entries)
 
 
-def require_new(added: Sequence[MergedSite], held: Set[str]) -> None:
-    """Refuse sites that a model holds already."""
+def require_new(added: Sequence[MergedSite], own: Set[str], held: Set[str]) -> None:
+    """Refuse sites that a model is itself, or holds already."""
     for entry in added:
+        if entry.id in own:
+            raise IncompatibleModelError("what is merged must be another model; this is the same one: leave it out")
         if entry.id in held:
             raise IncompatibleModelError(
                 f"a site must be merged once; {entry.id} is in the model already: leave it out, or 'visvm unmerge' it first"
@@ -75,6 +77,11 @@ def require_merged(gone: Sequence[MergedSite], held: Sequence[MergedSite]) -> No
     """Refuse sites that a model does not hold, or holds with other sums."""
     known = {each.id: each for each in held}
     for entry in gone:
+        if entry.id not in known and entry is not gone[0] and gone[0].id in known:
+            raise NeverLearnedError(
+                f"a model must be taken out with all that it held; site {entry.id}, which it held, was taken out by itself: "
+                "merge that one again first"
+            )
         if entry.id not in known:
             raise NeverLearnedError(
                 f"a site to take out must have been merged; {entry.id} was not: 'visvm info' lists those that were"
@@ -124,10 +131,10 @@ class SiteStatistics:
 
     site: str
     encoder: dict[str, Any]
-    head: "VisClassifier"
-    history: list[dict[str, Any]]
+    head: "VisClassifier" = field(repr=False)
+    history: list[dict[str, Any]] = field(repr=False)
     merged: tuple[MergedSite, ...] = ()
-    calibration: Array = field(default_factory=lambda: np.zeros(len(INVERSE_TEMPERATURES)))
+    calibration: Array = field(default_factory=lambda: np.zeros(len(INVERSE_TEMPERATURES)), repr=False)
     calibrated_classes: int = 0
 
     @property

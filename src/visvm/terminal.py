@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -102,10 +103,16 @@ class _Count(MofNCompleteColumn):
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Reporter]:
-    """A progress bar for every stage, on standard error, while the block lasts; none where nobody watches."""
+    """A progress bar for every stage, on standard error, while the block lasts; none where nobody watches.
+
+    Quiet means that no warnings are shown either.
+    """
     console = err()
     if quiet or not console.is_terminal:
-        yield lambda stage, done, total: None  # noqa: ARG005
+        with warnings.catch_warnings():
+            if quiet:
+                warnings.simplefilter("ignore")
+            yield lambda stage, done, total: None  # noqa: ARG005
         return
     columns = (
         SpinnerColumn(),

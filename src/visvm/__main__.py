@@ -1,0 +1,5 @@
+"""``python -m visvm``: the command line."""
+
+from visvm.cli import main
+
+main()
