@@ -369,7 +369,6 @@ def _sentence(error: BaseException) -> VisvmError:
 def _cluster(address: str, actors: int | None) -> Iterator[None]:
     """Be connected to Ray while the block lasts."""
     try:
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it speaks of its own affairs on standard error
         import ray
     except ModuleNotFoundError as error:
         raise InputError(f"learning on Ray needs {error.name}, which is not installed: pip install 'visvm[ray]'") from error
