@@ -448,6 +448,7 @@ def test_what_was_not_merged_or_otherwise_is_not_taken_out(base, sums, place, lo
         {"merged": [{"labels": ["a", 1]}]},
         {"merged": [{"calibration_weight": float("nan")}]},
         {"merged": [{"calibration_weight": 2.0}]},
+        {"merged": [{"file": 3}]},
     ],
     ids=repr,
 )
@@ -465,6 +466,7 @@ def test_sites_that_cannot_be_are_refused(base, sums, load, tmp_path, change):
 def test_what_a_later_version_notes_of_a_site_is_no_hindrance(base, sums, load, tmp_path):
     header, tensors = base.merge(sums["north"])._state()
     header["merged"][0]["note"] = "new"
+    del header["merged"][0]["file"]  # which was not always there
     model_file.write(tmp_path / "m.visvm", header, tensors)
     assert load(tmp_path / "m.visvm").merged_ == base.merged_
 
@@ -514,7 +516,7 @@ def test_two_sites_and_a_coordinator(visvm, place, coordinator, sent):
     assert len(wanted) == 16
     assert answers(visvm, "whole.visvm", place) == wanted
     told = json.loads(visvm("info", "whole.visvm", "--json")[1])
-    assert [each["n_images"] for each in told["merged"]] == [5, 12]
+    assert [(each["file"], each["n_images"]) for each in told["merged"]] == [("north.sums", 5), ("south.sums", 12)]
     assert told["merged"][0]["id"] in visvm("info", "whole.visvm")[1]
     before = Path("whole.visvm").read_bytes()
     refused(visvm("merge", "twice.visvm", "whole.visvm", "north.sums"), "north.sums", "merged once", "visvm unmerge")

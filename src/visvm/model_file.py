@@ -280,6 +280,7 @@ def _is_merged(entry: dict[str, Any]) -> bool:
         and all(type(entry[name]) is kind for name, kind in kinds.items())
         and {type(label) for label in entry["labels"]} in ({str}, {int})
         and 0.0 <= entry["calibration_weight"] <= 1.0
+        and isinstance(entry.get("file", ""), str)
     )
 
 

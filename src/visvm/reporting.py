@@ -9,7 +9,7 @@ from visvm.head.memory import human_bytes
 from visvm.labelled import is_forgotten
 from visvm.model_file import read_header
 from visvm.results import Evaluation, SessionReport, first_session_note
-from visvm.sites import SiteStatistics
+from visvm.sites import SiteStatistics, merged_sites
 from visvm.terminal import note, out, percent, table
 
 
@@ -99,7 +99,10 @@ def describe(path: Path) -> dict[str, Any]:
         "can_learn": head["form"] is not None and head.get("solved", True),
         "statistics_only": not head.get("solved", True),
         "site": header.get("site"),
-        "merged": [{name: entry[name] for name in ("id", "merged_at", "n_images")} for entry in header.get("merged", [])],
+        "merged": [
+            {"file": each.file, "id": each.id, "merged_at": each.merged_at, "n_images": each.n_images}
+            for each in merged_sites(header)
+        ],
     }
 
 
@@ -117,8 +120,8 @@ def show_model(described: dict[str, Any]) -> None:
     columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
     console.print(table("sessions", columns, rows, right=[column for column in columns if column != "when (UTC)"]))
     if described["merged"]:
-        rows = [(each["id"], _when(each["merged_at"]), each["n_images"]) for each in described["merged"]]
-        console.print(table("sites merged", ["site", "when (UTC)", "images"], rows, right=["images"]))
+        rows = [(each["file"], each["id"], _when(each["merged_at"]), each["n_images"]) for each in described["merged"]]
+        console.print(table("sites merged", ["file", "site", "when (UTC)", "images"], rows, right=["images"]))
     if described["forgotten_images"]:
         console.print(f"{described['forgotten_images']} more images are of classes that were forgotten", markup=False)
     console.print(

@@ -41,6 +41,8 @@ class MergedSite:
         What its classes, sorted as in its sums, are called in the model by now.
     calibration_weight : float
         How much of its calibration is left in the model's, which counts older ones half from session to session.
+    file : str
+        The name of the file that it came in; empty where it came in none.
     """
 
     id: str
@@ -49,6 +51,7 @@ class MergedSite:
     digest: str
     labels: tuple[Label, ...]
     calibration_weight: float = 1.0
+    file: str = ""
 
     def renamed(self, old: Label, new: Label) -> "MergedSite":
         """The same when a class of the model has got another name."""
@@ -57,8 +60,8 @@ class MergedSite:
 
 def merged_sites(header: model_file.Header) -> tuple[MergedSite, ...]:
     """The sites whose sums are in a model file."""
-    names = [each.name for each in fields(MergedSite)]
-    entries = [{name: entry[name] for name in names} for entry in header.get("merged", [])]
+    names = {each.name for each in fields(MergedSite)}
+    entries = [{name: value for name, value in entry.items() if name in names} for entry in header.get("merged", [])]
     return tuple(MergedSite(**{**entry, "labels": tuple(entry["labels"])}) for entry in entries)
 
 
@@ -127,6 +130,8 @@ class SiteStatistics:
     calibration : array of shape (49,)
     calibrated_classes : int
         As in a model; zero where only sums were made.
+    file : str
+        The name of the file that they were read from; empty where from none.
     """
 
     site: str
@@ -136,6 +141,7 @@ class SiteStatistics:
     merged: tuple[MergedSite, ...] = ()
     calibration: Array = field(default_factory=lambda: np.zeros(len(INVERSE_TEMPERATURES)), repr=False)
     calibrated_classes: int = 0
+    file: str = ""
 
     @property
     def counts(self) -> dict[Label, int]:
@@ -150,7 +156,8 @@ class SiteStatistics:
 
     def entries(self, merged_at: str) -> tuple[MergedSite, ...]:
         """What a model that takes the sums in notes down: this site, and those whose sums are among its own."""
-        own = MergedSite(self.site, merged_at, self.n_images, self.head.statistics_.digest(), tuple(self.counts))
+        digest, labels = self.head.statistics_.digest(), tuple(self.counts)
+        own = MergedSite(self.site, merged_at, self.n_images, digest, labels, file=self.file)
         return (own, *self.merged)
 
     def save(self, path: str | Path) -> None:
@@ -187,4 +194,5 @@ class SiteStatistics:
             merged_sites(header),
             tensors["calibration"],
             header.get("calibrated_classes", 0),
+            Path(path).name,
         )
