@@ -199,6 +199,22 @@ def test_a_class_is_forgotten_without_its_photos_and_two_are_put_together(visvm,
     assert set(json.loads(visvm("info", "m.visvm", "--json")[1])["classes"]) == {"green"}
 
 
+def test_an_encoder_that_has_moved_is_asked_for(visvm, learn, photos, tmp_path):
+    learn(photos)
+    for name in ("tiny.onnx", "tiny.onnx.json"):
+        (tmp_path / name).rename(tmp_path / f"moved-{name}")
+    refused(visvm("learn", "m.visvm", photos), "must be on this machine", "say where it is with --encoder")
+    assert visvm("learn", "m.visvm", photos, "--encoder", "moved-tiny.onnx")[0] == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_quiet_hides_notes(learn, photos, tmp_path):
+    (tmp_path / ".m.visvm.journal").write_text("none")
+    assert "cannot be used" in learn(photos)[2]
+    (tmp_path / ".m.visvm.journal").write_text("none")
+    assert learn(photos, "--quiet") == (0, "", "")
+
+
 def test_merge_forget_rename_export(visvm, learn, photos, tmp_path):
     learn(photos)
     for name, colour, seed in (("a", "yellow", 3), ("b", "red", 4)):

@@ -294,14 +294,6 @@ def test_images_at_uris_have_a_journal(make, place, encoder, tmp_path, small_pie
     assert encoder.n_images - before < 2 * N
 
 
-def test_the_journal_does_not_wait_for_a_whole_piece(make, place, tmp_path):
-    model = make()
-    model.learn(place / "base")
-    with pytest.raises(Stop), Journal(tmp_path / "m", every=0) as journal:
-        model.learn(place / "later", engine=LocalEngine(journal), progress=stop_at(2 * N))
-    assert 0 < _done(journal.path) < 2 * N < learning._MOST_ROWS
-
-
 def test_unreadable_files_of_before_the_stop_are_remembered(make, place, tmp_path, small_pieces):
     folder = tiny.write_photos(tmp_path / "photos", n=N, seed=5)
     (folder / "blue" / "0.png").write_text("no picture")
@@ -361,6 +353,12 @@ def test_a_journal_that_cannot_be_written_is_told_once_and_the_session_goes_on(m
         model.learn(place / "base", engine=LocalEngine(Journal(tmp_path / "missing" / "m", every=0)))
     assert len(told) == 1
     assert sum(model.class_counts_) == 3 * N
+
+
+@pytest.mark.parametrize("engine", ["local", 0, LocalEngine])
+def test_an_engine_is_one(make, place, engine):
+    with pytest.raises(InputError, match=r"engine must be a LocalEngine\(\) or a RayEngine\(\); got"):
+        make().learn(place / "base", engine=engine)
 
 
 def test_a_short_session_writes_no_journal(make, place, tmp_path, small_pieces):

@@ -102,7 +102,10 @@ def learn(
     skip_unreadable: SkipUnreadable = False,
     ray: Annotated[
         str | None,
-        typer.Option(help="Learn on a Ray cluster: its address, or 'local' for one made here.", metavar="ADDRESS"),
+        typer.Option(
+            help="Learn on a Ray cluster: its address, 'auto' for this machine's, or 'local' for one made here.",
+            metavar="ADDRESS",
+        ),
     ] = None,
     actors: Annotated[int | None, typer.Option(min=1, help="With --ray: how many encoders run at once.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="With --ray: images an encoder takes at a time.")] = None,
@@ -223,7 +226,7 @@ def predict(
     classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     unreadable, console = [], out()
     # Lines that appear one by one are progress enough; a bar between them would tear them.
-    with progress_bars(quiet or console.is_terminal) as progress:
+    with progress_bars(quiet, bars=not console.is_terminal) as progress:
         for outcome in classifier.predict_stream(paths, top=top, raw=raw, progress=progress):
             if isinstance(outcome, Unreadable):
                 unreadable.append(f"{outcome.path} ({outcome.reason})")

@@ -91,7 +91,7 @@ def export(
         got = "neither" if written is None else "both"
         raise InputError(f"export needs OUT or --for-site SITE; got {got}: visvm export MODEL OUT")
     require_new(written, force)
-    if written.exists() and written.samefile(model):
+    if model.exists() and written.exists() and written.samefile(model):
         raise ModelFileError(f"export must write another file than the model; got {written}: choose another name")
     classifier = ImageClassifier.load(model, for_prediction=True)
     if output is not None:

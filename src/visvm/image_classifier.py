@@ -284,9 +284,10 @@ class ImageClassifier(ImagePredictor):
 
     def _accumulate(self, work: Work, engine: Engine | None, clock: "_Clock", progress: Progress) -> tuple[Learned, list[Label]]:
         """Add images to the sums of a draft; gives what became of them, and the labels of those that were learned."""
-        if not hasattr(engine or LocalEngine, "learn"):
-            raise InputError(f"engine must be a LocalEngine or a RayEngine; got {engine!r:.80}")
-        learned = (engine or LocalEngine()).learn(self.head_, work, progress)
+        engine = LocalEngine() if engine is None else engine
+        if isinstance(engine, type) or not hasattr(engine, "learn"):
+            raise InputError(f"engine must be a LocalEngine() or a RayEngine(); got {engine!r:.80}: make one, or leave it out")
+        learned = engine.learn(self.head_, work, progress)
         clock.lap("encode")
         clock.move(learned.learn_seconds, "encode", "learn")
         if not work.skip_unreadable:
@@ -426,7 +427,8 @@ class ImageClassifier(ImagePredictor):
         Raises
         ------
         NeverLearnedError
-            The site was never merged, or its sums were others.
+            The site was never merged, or its sums were others; or ``forget`` has taken out images of it; or a site that it held
+            was taken out, or got other names, by itself.
         """
         self._require_sums("unmerge")
         given = _as_site(other)

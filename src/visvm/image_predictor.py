@@ -19,7 +19,7 @@ from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform, check_transform
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import Source, Unreadable, encode_files, encode_stream
-from visvm.errors import EncoderError, ImageError, IncompatibleModelError, InputError
+from visvm.errors import EncoderError, ImageError, IncompatibleModelError, InputError, WeightsError
 from visvm.head.calibration import INVERSE_TEMPERATURES, probabilities
 from visvm.head.predictor import Predictor
 from visvm.labelled import Images, Label, Labelled, as_source, expanded, read_labelled, shown
@@ -71,8 +71,8 @@ class ImagePredictor(ABC):
                 self._check_digest(CATALOG[self.encoder_name].sha256)
             try:
                 encoder = load_encoder(self.encoder_name, lambda done, total: progress("fetching weights", done, total))
-            except EncoderError as error:
-                if self._encoder_digest is None or self.encoder_name in CATALOG:
+            except (EncoderError, WeightsError) as error:
+                if self._encoder_digest is None or not Path(self.encoder_name).is_absolute() or Path(self.encoder_name).exists():
                     raise
                 raise EncoderError(
                     f"the model's encoder must be on this machine; it is not at {self.encoder_name} ({error}): say where it is "

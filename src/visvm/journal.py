@@ -80,7 +80,7 @@ class Journal:
             header, tensors = model_file.read(self.path)
             noted = header["journal"]
             if noted["key"] != key:
-                warnings.warn("the journal is of another session, which was cut off; it is given up", stacklevel=2)
+                warnings.warn("the journal is of another session, which was cut off; it is not used", stacklevel=2)
                 return None
             head = restore_head(self.path, header["head"], header["classes"], tensors)
             features = dict(zip(noted["places"], tensors["features"].astype(np.float32), strict=True))

@@ -40,7 +40,9 @@ NONE_OF_THE_SAMPLE = (
 )
 
 _LEAST_OF_A_CLASS = 5  # images in a sample
-_MOST_ROWS = 4096  # images whose layer features are held at once
+_MOST_ROWS = (
+    1024  # images whose layer features are held at once; a few minutes of a slow encoder, as the journal is written in between
+)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class _LocalRun:
             head._check_memory(len(left), len(set(work.images.labels)))
             head.statistics_.reserve(len(left))
         size = min(chunk_rows(head.n_components or 1), _MOST_ROWS)
-        for features, labels in self._pieces(left, size, early=True):
+        for features, labels in self._pieces(left, size):
             if len(features) and self._goes_on:
                 with self._timed():
                     head.accumulate(features, labels)
@@ -183,18 +185,14 @@ class _LocalRun:
             self._head.accumulate(features, labels)
         self._note()
 
-    def _pieces(
-        self, places: Sequence[int], size: int, *, early: bool = False
-    ) -> Iterator[tuple[LayerFeatures, NDArray[np.generic]]]:
-        """Layer features and labels of the images in these places, `size` files at a time, or fewer when the journal is due."""
-        outcomes, begin = self._outcomes(places), 0
-        while begin < len(places):
+    def _pieces(self, places: Sequence[int], size: int) -> Iterator[tuple[LayerFeatures, NDArray[np.generic]]]:
+        """Layer features and labels of the images in these places, `size` files at a time."""
+        outcomes = self._outcomes(places)
+        for begin in range(0, len(places), size):
             rows: list[LayerFeatures] = []
             read: list[int] = []
-            end = begin
-            while end < min(begin + size, len(places)) and not (early and rows and self._is_due):
-                place, outcome = places[end], next(outcomes)
-                end += 1
+            for place in places[begin : begin + size]:
+                outcome = next(outcomes)
                 if isinstance(outcome, Unreadable):
                     self._learned.unreadable[place] = outcome
                     continue
@@ -202,8 +200,7 @@ class _LocalRun:
                 read.append(place)
                 if place in self._work.calibration:
                     self._learned.features[place] = outcome[1]
-            self._done += end - begin
-            begin = end
+            self._done += len(places[begin : begin + size])
             yield np.array(rows), self._work.labels(read)
 
     def _outcomes(self, places: Sequence[int]) -> Iterator[tuple[str, LayerFeatures] | Unreadable]:
@@ -235,14 +232,9 @@ class _LocalRun:
         self._progress("encoding", self._done, total)
         return True
 
-    @property
-    def _is_due(self) -> bool:
-        """Whether it is time to write the journal."""
-        return self._journal is not None and self._key is not None and self._journal.due
-
     def _note(self) -> None:
         """Write down how far the session is, if it is time."""
-        if self._journal is None or self._key is None or not self._is_due:
+        if self._journal is None or self._key is None or not self._journal.due:
             return
         unreadable = [(place, str(each.path), each.reason) for place, each in self._learned.unreadable.items()]
         with self._timed():

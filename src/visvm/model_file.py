@@ -127,7 +127,10 @@ def read(path: Path, *, for_prediction: bool = False) -> tuple[Header, Tensors]:
 def for_prediction(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
     """What predicting needs, without the sums."""
     head = {**header["head"], "form": None}
-    return {**header, "head": head}, {name: tensor for name, tensor in tensors.items() if not _is_statistics(name)}
+    merged = [{**entry, "file": ""} for entry in header.get("merged", [])]
+    return {**header, "head": head, "merged": merged}, {
+        name: tensor for name, tensor in tensors.items() if not _is_statistics(name)
+    }
 
 
 def for_site(header: Header, tensors: Tensors, site: str) -> tuple[Header, Tensors]:

@@ -382,7 +382,7 @@ def _cluster(address: str, actors: int | None) -> Iterator[None]:
             raise InputError(
                 f"every encoder must have a core; this machine has {real}, {actors} were asked for: take at most {real}"
             )
-        cores = 2 * real + 2  # logical ones, of which reading and adding need some beside the encoders
+        cores = max(2 * real, 2 * (actors or 0) + 2)  # logical ones, of which reading and adding need some beside the encoders
     else:
         _require_answer(address)
     try:
@@ -405,7 +405,7 @@ def _require_answer(address: str) -> None:
         return  # 'auto', or what Ray refuses at once
     try:
         socket.create_connection((told[1], int(told[2])), _ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(
             f"--ray must be 'local', 'auto' or the address of a Ray cluster; nothing answers at {address} "
             f"({getattr(error, 'strerror', None) or error}): correct it, or begin one there with 'ray start --head'"

@@ -142,8 +142,9 @@ def _what_for(described: dict[str, Any]) -> str:
     site = "" if described["site"] is None else f"of site {described['site']}: "
     if described["statistics_only"]:
         return f"{site}sums and no model to ask: add it to one with 'visvm merge'"
-    if not described["classes"] and not described["forgotten_images"]:
-        return f"{site}nothing is learned yet: learn with it by 'visvm learn FILE FOLDER --statistics-only OUT'"
+    if described["site"] is not None and not described["classes"]:
+        name = Path(described["path"]).name
+        return f"{site}nothing is learned yet: 'visvm learn {name} FOLDER --statistics-only OUT' makes the site's sums"
     return site + (
         "sums are in it: it can learn more" if described["can_learn"] else "exported for predicting: it cannot learn more"
     )

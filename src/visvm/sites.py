@@ -69,7 +69,11 @@ def require_new(added: Sequence[MergedSite], own: Set[str], held: Set[str]) -> N
     """Refuse sites that a model is itself, or holds already."""
     for entry in added:
         if entry.id in own:
-            raise IncompatibleModelError("what is merged must be another model; this is the same one: leave it out")
+            raise IncompatibleModelError(
+                "what is merged must be another model; this is the same one: leave it out"
+                if entry is added[0]
+                else "a model must be merged once; the one to add holds this one already: merge into that one instead"
+            )
         if entry.id in held:
             raise IncompatibleModelError(
                 f"a site must be merged once; {entry.id} is in the model already: leave it out, or 'visvm unmerge' it first"
@@ -80,18 +84,24 @@ def require_merged(gone: Sequence[MergedSite], held: Sequence[MergedSite]) -> No
     """Refuse sites that a model does not hold, or holds with other sums."""
     known = {each.id: each for each in held}
     for entry in gone:
-        if entry.id not in known and entry is not gone[0] and gone[0].id in known:
-            raise NeverLearnedError(
-                f"a model must be taken out with all that it held; site {entry.id}, which it held, was taken out by itself: "
-                "merge that one again first"
-            )
         if entry.id not in known:
             raise NeverLearnedError(
                 f"a site to take out must have been merged; {entry.id} was not: 'visvm info' lists those that were"
+                if entry is gone[0]
+                else f"a model must be taken out with all that it held; site {entry.id}, which it held, was taken out by itself: "
+                "merge that one again first"
             )
         if (known[entry.id].digest, len(known[entry.id].labels)) != (entry.digest, len(entry.labels)):
             raise NeverLearnedError(
                 f"sums to take out must be those that were merged; these of site {entry.id} are others: give the same file"
+            )
+        now = dict(zip(gone[0].labels, known[gone[0].id].labels, strict=True))
+        called = tuple(now.get(label, label) for label in entry.labels)
+        if called != known[entry.id].labels:
+            raise NeverLearnedError(
+                f"a model must be taken out with all that it held, under the same names; the classes of site {entry.id}, "
+                f"which it held, are called {', '.join(map(str, called))} in it and "
+                f"{', '.join(map(str, known[entry.id].labels))} here: take that one out, rename the classes, and merge it again"
             )
 
 
@@ -172,7 +182,7 @@ class SiteStatistics:
             "calibrated_classes": self.calibrated_classes,
             "sessions": [{**entry, "skipped": []} for entry in self.history],
             "site": self.site,
-            "merged": [asdict(each) for each in self.merged],
+            "merged": [asdict(replace(each, file="")) for each in self.merged],
         }
         model_file.write(Path(path), header, {**tensors, "calibration": self.calibration})
 

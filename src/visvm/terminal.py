@@ -102,13 +102,13 @@ class _Count(MofNCompleteColumn):
 
 
 @contextmanager
-def progress_bars(quiet: bool) -> Iterator[Reporter]:
+def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Reporter]:
     """A progress bar for every stage, on standard error, while the block lasts; none where nobody watches.
 
     Quiet means that no warnings are shown either.
     """
     console = err()
-    if quiet or not console.is_terminal:
+    if quiet or not bars or not console.is_terminal:
         with warnings.catch_warnings():
             if quiet:
                 warnings.simplefilter("ignore")
@@ -123,12 +123,12 @@ def progress_bars(quiet: bool) -> Iterator[Reporter]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Progress(*columns, console=console, transient=True) as shown:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total or None, bytes="weights" in stage)
-            bars.update(tasks[stage], completed=done, total=total or None)
+                tasks[stage] = shown.add_task(stage, total=total or None, bytes="weights" in stage)
+            shown.update(tasks[stage], completed=done, total=total or None)
 
         yield report

@@ -75,10 +75,14 @@ def _make_files(rows: list[Row]) -> dict[str, bytes]:
 def _replace(folder: Path, files: dict[str, bytes]) -> None:
     """Put files in the place of old ones when all of them are on the disk; the pages last, as they refer to the figures.
 
-    Figures that the old page showed and the new one does not are removed; whatever else lies beside them is left.
+    Figures that the old page showed and the new one does not are removed; what it did not show is left.
     """
     old_page = folder / "report.md"
-    shown = re.findall(r"\(figures/([\w.-]+)\.png\)$", old_page.read_text("utf-8"), re.MULTILINE) if old_page.exists() else []
+    shown = (
+        re.findall(r"\(figures/([\w.-]+)\.png\)$", old_page.read_text("utf-8", errors="replace"), re.MULTILINE)
+        if old_page.exists()
+        else []
+    )
     aside = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
     try:
         for name, content in files.items():
