@@ -42,7 +42,8 @@ N_COMPONENTS = 2000
 SVM_COST = 10.0
 FIRST = (5, 20)  # classes that λ is chosen on
 WIDTHS = (2000, 15000)
-BETWEEN = (30.0, 300.0, 3000.0, 30000.0, 300000.0)  # values of λ that the paper leaves out
+BETWEEN = tuple(3 * 10.0**power for power in range(1, 10))  # values of λ that the paper leaves out
+BEST = "(the best of all λ in the end)"
 RULES = {  # how far above the least error λ may be, and what is not tried; of those within reach the largest is taken
     f"{words}, {grid}": (share, left_out)
     for grid, left_out in {"the paper's values": BETWEEN, "with values between": ()}.items()
@@ -93,7 +94,7 @@ def ridge_part(base: Base) -> list[str]:
     columns = [_accuracies_by_rule(base, first, width) for first, width in settings]
     heads = [f"first {first}, D = {width}" for first, width in settings]
     lines = ["| λ is the largest with | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(settings)]
-    lines += [f"| {rule} | " + " | ".join(column[rule] for column in columns) + " |" for rule in columns[0]]
+    lines += [f"| {rule} | " + " | ".join(column[rule] for column in columns) + " |" for rule in (*RULES, BEST)]
     return lines
 
 
@@ -123,7 +124,7 @@ def _accuracies_by_rule(base: Base, first: int, width: int) -> dict[str, str]:
             ridge = max(trial.ridge for trial in usable if trial.mse <= alike)
             right.setdefault(rule, []).append(found[ridge])
             chosen.setdefault(rule, []).append(ridge)
-        right.setdefault("(the best of all λ in the end)", []).append(max(found.values()))
+        right.setdefault(BEST, []).append(max(found.values()))
     return {
         rule: f"{np.mean(values):.2f}" + (f" ({', '.join(f'{ridge:g}' for ridge in chosen[rule])})" if rule in chosen else "")
         for rule, values in right.items()
