@@ -469,12 +469,12 @@ def test_sites_that_cannot_be_are_refused(base, sums, load, tmp_path, change):
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_later_version_notes_of_a_site_is_no_hindrance(base, sums, load, tmp_path):
+def test_what_another_version_notes_of_a_site_is_no_hindrance(base, sums, load, tmp_path):
     header, tensors = base.merge(sums["north"])._state()
     header["merged"][0]["note"] = "new"
     del header["merged"][0]["file"]  # which was not always there
     model_file.write(tmp_path / "m.visvm", header, tensors)
-    assert load(tmp_path / "m.visvm").merged_ == base.merged_
+    assert load(tmp_path / "m.visvm").merged_ == tuple(replace(each, file="") for each in base.merged_)
 
 
 # The command line
