@@ -1,14 +1,13 @@
 """What works on this machine, for ``visvm doctor``, and which data sets are on it, for ``visvm doctor data``."""
 
-import os
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from visvm import __version__
 from visvm.bench.datasets import Count
+from visvm.bench.environment import installed_version, usable_cores
 from visvm.bench.loading import ROOT_VARIABLE, DataState
 from visvm.encoders import weights
 from visvm.encoders.cache import FeatureCache
@@ -37,9 +36,9 @@ def examine() -> dict[str, Any]:
         "visvm": __version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": usable_cores(),
         "memory_available": available_bytes(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: installed_version(name) for name in _PACKAGES},
         "weights": {name: _weights(name) for name in CATALOG},
         "cache": _cache(),
     }
@@ -87,13 +86,6 @@ def _data_lines(state: DataState) -> list[tuple[str, str]]:
         ("terms", known.terms),
     ]
     return lines
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _weights(name: str) -> str:

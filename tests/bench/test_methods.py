@@ -618,6 +618,6 @@ def test_the_validation_accuracy_is_that_of_what_was_chosen(options):
     if len(options) == 2:
         assert accuracy is None  # nothing was chosen
     else:
-        trials = [*model.layer_path_, *model.ridge_path_]
+        trials = [*(trial for trial in model.layer_path_ if trial.layers == model.layers_), *model.ridge_path_]
         assert accuracy in [trial.accuracy for trial in trials if trial.ridge == model.ridge_]
         assert accuracy > 0.5

@@ -219,13 +219,18 @@ def test_mean_and_deviation_over_class_orders():
 METHODS_TWO = (("vis", 0.8), ("mine", 0.7))
 
 
-@pytest.mark.parametrize(("ours", "said"), [(0.8, "5.00 points ahead of mine"), (0.7, "5.00 points behind mine")])
-def test_gap_at_the_end_of_the_curves(monkeypatch, ours, said):
-    gaps = []
-    monkeypatch.setattr(plots, "curves", lambda title, lines, look, gap: gaps.append(gap) or plots.Drawing("<svg></svg>", b""))
-    _, markdown = both(sections.curves, ("vis", [1.0, ours]), ("mine", [1.0, 0.75]), ("vis-oracle", [1.0, 0.99]))
-    assert said in markdown
-    assert gaps == [pytest.approx(100 * ours - 75)]
+@pytest.mark.parametrize(
+    ("ours", "said", "shown"), [(0.8, "5.00 points ahead of", "+5.00"), (0.7, "5.00 points behind", "−5.00")]
+)
+def test_gap_at_the_end_of_the_curves(monkeypatch, ours, said, shown):
+    labels = []
+    monkeypatch.setattr(plots, "_label_ends", lambda *given: labels.append(given[-1]))
+    runs = ("vis", [1.0, ours]), ("mine", [1.0, 0.75]), ("vis-oracle", [1.0, 0.99])
+    _, markdown = both(sections.curves, *runs)
+    assert f"In the end vis is {said} mine, the best other method." in markdown
+    assert set(labels) == {f" ({shown} on mine)"}
+    _, markdown = both(sections.curves, *runs, ("ncm", [1.0, 0.75]))
+    assert f"{said} mine, the best other method, and {said} ncm, the best relative." in markdown
     assert plots.signed(-5.0) == "−5.00"
     assert plots.signed(5.0) == "+5.00"
 
@@ -306,8 +311,10 @@ def test_options_are_in_the_name_and_other_runs_at_the_end():
 
 
 def test_old_and_new_and_encoders():
-    _, markdown = both(sections.old_and_new, ("vis", [0.9, 0.8]), ("mine", [0.9, 0.7]))
-    assert markdown_row(markdown, "vis") == ["**80.00**"] * 3
+    rows = make_rows(make_run("vis"), [0.9, 0.8], old_accuracy=0.6, new_accuracy=0.9, harmonic_mean=0.72)
+    rows += make_rows(make_run("mine"), [0.9, 0.7], old_accuracy=0.8, new_accuracy=0.2, harmonic_mean=0.32)
+    markdown = write_markdown("t", [sections.old_and_new(gather(rows, read_published()))])
+    assert markdown_row(markdown, "vis") == ["<u>60.00</u>", "**90.00**", "**72.00**"]
     runs = [(make_run(method, **where), [0.5]) for method in ("vis", "mine") for where in ({}, CLIP)]
     _, markdown = both(sections.backbones, *runs)
     assert len(markdown_row(markdown, "mine")) == 4
@@ -403,12 +410,14 @@ def test_labels_do_not_overlap():
         plots_analysis.Costs(name, name, 100 * final, n, size, 1.0, 1.0, None) for name, (final, n, size, _) in METHODS.items()
     ]
     with matplotlib.style.context(["default", plots._RC]):
-        curves = plots.curves.__wrapped__("t", lines, look, -1.5)
+        curves = plots.curves.__wrapped__("t", lines, look)
         FigureCanvasAgg(curves)
         assert overlaps(curves, curves.axes[0].texts) == []
         inside = curves.bbox
         assert all(inside.x1 >= text.get_window_extent().x1 for text in curves.axes[0].texts)
-        assert [text.get_text() for text in curves.axes[0].texts if "vis " in text.get_text()] == ["vis 82.01 (−1.50)"]
+        assert [text.get_text() for text in curves.axes[0].texts if "vis " in text.get_text()] == [
+            "vis 82.01 (+1.41 on ranpac-head)"
+        ]
         scatter = plots_analysis.trade_offs.__wrapped__("t", costs, look)
         FigureCanvasAgg(scatter)
         for axes in scatter.axes:

@@ -6,7 +6,8 @@ import pytest
 from tests.bench.make_rows import make_rows, make_run
 from visvm import VisClassifier
 from visvm.bench.report.grouping import SENSITIVE, elsewhere, lines, repeated, sensitivity, settings
-from visvm.bench.report.summary import collect, environments, gap, grouped, in_order, marks, spread
+from visvm.bench.report.plots import Line, gap
+from visvm.bench.report.summary import RELATIVES, collect, environments, grouped, in_order, marks, spread
 
 
 def finished(*streams):
@@ -59,14 +60,19 @@ def test_rows_in_any_order_and_twice():
 
 @pytest.mark.parametrize(("ours", "theirs", "expected"), [(0.8, 0.7, 0.1), (0.7, 0.8, -0.1)])
 def test_gap_has_a_sign_and_leaves_the_oracle_and_relatives_out(ours, theirs, expected):
-    found = gap(finished(("vis", [1.0, ours]), ("mine", [1.0, theirs]), ("ridge", [1.0, 0.95]), ("vis-oracle", [1.0, 0.99])))
-    assert found.value == pytest.approx(expected)
-    assert found.other == "mine"
+    ends = {"vis": ours, "mine": theirs, "ridge": 0.95, "ncm": 0.5, "vis-oracle": 0.99}
+    drawn = [Line(method, method, [2, 4], [1.0, end]) for method, end in ends.items()]
+    found = gap(drawn)
+    assert found.points == pytest.approx(expected)
+    assert (found.ours, found.other) == ("vis", "mine")
+    found = gap(drawn, RELATIVES.__contains__)
+    assert found.points == pytest.approx(ours - 0.95)
+    assert found.other == "ridge"
 
 
 @pytest.mark.parametrize("methods", [["vis"], ["vis", "vis-oracle"], ["vis", "vis-paper"], ["ncm", "mine"]])
 def test_no_gap_without_two_sides(methods):
-    assert gap(finished(*((method, [0.5, 0.4]) for method in methods))) is None
+    assert gap([Line(method, method, [2, 4], [0.5, 0.4]) for method in methods]) is None
 
 
 def test_marks():

@@ -29,12 +29,13 @@ def describe_environment() -> dict[str, Any]:
     return {
         "visvm": __version__,
         "python": platform.python_version(),
-        **{name: _version(name) for name in _PACKAGES},
+        **{name: installed_version(name) for name in _PACKAGES},
         "blas": sorted({f"{pool['internal_api']} {pool['version']}" for pool in pools}),
         "threads": max((pool["num_threads"] for pool in pools), default=1),
         "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": usable_cores(),
         "system": f"{platform.system()} {platform.machine()}",
+        "head": _digest(_head()),
     }
 
 
@@ -53,22 +54,46 @@ def code_digest(method: Callable[..., Any]) -> str:
     known = [module for module in modules if isinstance(module, ModuleType)]
     own = [module for module in known if module.__name__.split(".")[0] not in sys.stdlib_module_names]
     files = {Path(module.__file__) for module in (*own, linear, sums, streams, metrics) if module.__file__}
-    head = Path(visvm.head.__path__[0]).glob("*.py")
-    whole = " ".join(_meaning(path) for path in [*sorted(files), *sorted(head)])
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+    return _digest([*sorted(files), *_head()])
+
+
+def _head() -> list[Path]:
+    """The modules that all relatives of the paper's method share."""
+    return sorted(Path(visvm.head.__path__[0]).glob("*.py"))
+
+
+def _digest(paths: list[Path]) -> str:
+    return hashlib.sha256(" ".join(map(_meaning, paths)).encode()).hexdigest()[:16]
 
 
 @cache
 def _meaning(path: Path) -> str:
-    """A digest of a module's syntax tree without docstrings."""
-    tree = ast.parse(path.read_text("utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    """A digest of a module's syntax tree without docstrings, the same with every version of Python."""
+    return hashlib.sha256(_outline(ast.parse(path.read_text("utf-8"))).encode()).hexdigest()
 
 
-def _version(name: str) -> str | None:
+def _outline(node: object) -> str:
+    """A syntax tree in words. ``ast.dump`` writes what is empty too, and what there is to be empty differs between versions."""
+    if isinstance(node, ast.AST):
+        parts = (f"{name}={_outline(value)}" for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return f"{type(node).__name__}({', '.join(parts)})"
+    if isinstance(node, list):
+        return f"[{', '.join(_outline(part) for part in node if not _is_remark(part))}]"
+    return repr(node)
+
+
+def _is_remark(node: object) -> bool:
+    """Whether this is a docstring, of a function or of a constant."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def usable_cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def installed_version(name: str) -> str | None:
+    """The version of a package; None where it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from visvm.bench.loading import LabelledImages
+from visvm.bench.methods import METHODS
+from visvm.bench.methods.acil import ACIL
+from visvm.bench.methods.klda import KLDA
+from visvm.bench.methods.ranpac import RanPACHead
+from visvm.bench.methods.vis import Vis
+from visvm.bench.methods.vis_oracle import VisOracle
 from visvm.bench.rows import Run
-from visvm.bench.runner import Job, option_names
+from visvm.bench.runner import Job, default_options
 from visvm.bench.streams import class_order, session_sizes
 from visvm.head.memory import Session
 from visvm.head.selection import layer_candidates
 
-_FUSING = {"vis", "vis-paper", "ncm", "ridge", "vis-oracle"}  # choose blocks and train a mixer
-_DENSE = {"klda", "acil", "ranpac-head"}  # hold a D x D matrix from the start
-_REFITTING = {"vis-oracle"}  # learn everything anew in every session
 _EIGEN = 9.0  # operations of an eigen-decomposition, by the cube of its side
 
 
@@ -49,29 +52,37 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
         Operations a second, as ``operations_per_second`` gives them.
     """
     dims = job.encoder.layer_dims
-    options = {**option_names(run.method), **run.options}
+    options = {**default_options(run.method), **run.options}
     width = options.get("n_components") or dims[-1]
     limit = options.get("max_selection_samples") or len(job.data.train.images)
+    fusing, refitting, choosing = (_is_a(run.method, kind) for kind in (Vis, VisOracle, RanPACHead))
+    from_the_start = _is_a(run.method, KLDA, ACIL, RanPACHead)  # a D x D matrix is held
     order = class_order(len(job.data.classes), run.class_order_seed)
     operations, peak, seen, begin = 0.0, 0, 0, 0
     for size in session_sizes(run.protocol, len(order)):
         new, tested = _count(job.data.train, order[begin : begin + size]), _count(job.data.test, order[: begin + size])
-        if run.method in _REFITTING:
+        if refitting:
             new, seen = new + seen, 0
         first = seen == 0
-        dense = run.method in _DENSE or seen + new > width
+        dense = from_the_start or seen + new > width
         rows = width if dense else seen + new
         operations += 2.0 * (new + tested) * width * (dims[-1] + begin + size)  # lift and score
         operations += 1.0 * new * width * rows + rows**3 / 3  # sums and solve
-        side = min(limit, new) if first or run.method == "ranpac-head" else 0
-        tries = len(layer_candidates(len(dims))) if run.method in _FUSING else 1
+        side = min(limit, new) if first or choosing else 0
+        tries = len(layer_candidates(len(dims))) if fusing else 1
         operations += tries * (side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3)
-        mixer = 2 * new * (sum(dims) + dims[-1]) if first and run.method in _FUSING else 0
+        mixer = 2 * new * (sum(dims) + dims[-1]) if first and fusing else 0
         session = Session(new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer)
-        kept = 8 * new * sum(dims) if run.method in _REFITTING else 0  # the features so far, and a copy while some are added
+        kept = 8 * new * sum(dims) if refitting else 0  # the features so far, and a copy while some are added
         peak = max(peak, session.peak_bytes() + kept)
         seen, begin = seen + new, begin + size
     return Estimate(operations / speed, peak)
+
+
+def _is_a(method: str, *kinds: type) -> bool:
+    """Whether a method is of one of these classes. One's own is counted as an LS-SVM on the final block."""
+    make = METHODS[method]
+    return isinstance(make, type) and issubclass(make, kinds)
 
 
 def _count(images: LabelledImages, classes: list[int]) -> int:

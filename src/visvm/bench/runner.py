@@ -237,7 +237,7 @@ def _described(error: Exception) -> str:
     return f"{said} ({frame.filename}:{frame.lineno}, in {frame.name})"
 
 
-def option_names(method: str) -> dict[str, Any]:
+def default_options(method: str) -> dict[str, Any]:
     """The options of a method with their defaults."""
     parameters = inspect.signature(METHODS[method]).parameters.values()
     return {each.name: each.default for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
@@ -245,7 +245,7 @@ def option_names(method: str) -> dict[str, Any]:
 
 def changed_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
     """Those of the options that the method has, as far as they differ from its defaults; 1.0 is written as 1."""
-    defaults = option_names(method)
+    defaults = default_options(method)
     changed = {name: value for name, value in options.items() if name in defaults and defaults[name] != value}
     return {name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in changed.items()}
 
@@ -268,12 +268,12 @@ def check_methods(recipe: Recipe) -> None:
     for method in recipe.methods:
         if method not in METHODS:
             raise InputError(f"a method must be one of {', '.join(METHODS)}; got {method!r}: correct it")
-    known: set[str] = set().union(*map(option_names, METHODS))
+    known: set[str] = set().union(*map(default_options, METHODS))
     for name in [*recipe.options, *recipe.vary]:
         if name not in known:
             raise InputError(f"an option must be one of {', '.join(sorted(known))}; got {name!r}: correct it")
     for name in recipe.vary:
-        if not any(name in option_names(method) for method in recipe.methods):
+        if not any(name in default_options(method) for method in recipe.methods):
             raise InputError(f"what is varied must be an option of a method that is run; {name!r} is none of any: correct it")
         if name in recipe.options:
             raise InputError(f"{name} must be given or varied, not both: leave one out")

@@ -52,7 +52,7 @@ class Material:
         run = setting.first
         if run.transform != self.published.transform:
             return {}
-        return self.published.numbers(self.published.encoder(run.encoder, run.weights_digest), run.dataset, run.protocol)
+        return self.published.numbers(self.published.encoder(run.encoder), run.dataset, run.protocol)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def compare(
     numbers = [material.numbers(setting) for setting in compared]
     columns, cells = [Column("method", words=True)], {label: [Cell(label)] for label in lines}
     for setting, known in zip(compared, numbers, strict=True):
-        beside = {material.published.row_method(method): each for method, each in known.items()}
+        beside = {row: each for method, each in known.items() for row in material.published.row_methods(method)}
         for measure in measures:
             columns.append(Column(measure.name, group(setting)))
             for label, cell in _column(setting, measure, lines, beside).items():
@@ -145,9 +145,7 @@ def ranked(
     return [Cell(text, mark) for text, mark in zip(texts, marks(competing, texts, lowest), strict=True)]
 
 
-def _column(
-    setting: Setting, measure: Measure, lines: Mapping[str, str], beside: Mapping[str | None, Numbers]
-) -> dict[str, Cell]:
+def _column(setting: Setting, measure: Measure, lines: Mapping[str, str], beside: Mapping[str, Numbers]) -> dict[str, Cell]:
     runs = setting.standard
     values = [measure.value(runs[label]) if label in runs else None for label in lines]
     cells = dict(zip(lines, ranked(list(lines.values()), values, percent, measure.lowest), strict=True))
@@ -166,7 +164,7 @@ def _published_only(
     for method in material.published.methods:
         places = [(known.get(method), measure) for known in numbers for measure in measures]
         values = [None if known is None else measure.published(known) for known, measure in places]
-        if material.published.row_method(method) not in ran and any(value is not None for value in values):
+        if ran.isdisjoint(material.published.row_methods(method)) and any(value is not None for value in values):
             cells = [Cell("–") if value is None else Cell("", aside=f"{value:.2f}") for value in values]
             rows.append(TableRow((Cell(f"{material.published.printed(method)}, published"), *cells), "apart"))
     return rows
@@ -183,20 +181,26 @@ def about_published(material: Material, compared: Sequence[Setting]) -> list[str
         ]
     said = ["In brackets: what the paper prints."]
     ran = {run.run.method for setting in compared for run in setting.standard.values()}
-    known = {method for each in numbers.values() for method in each if material.published.row_method(method) in ran}
+    known = {method for each in numbers.values() for method in each if not ran.isdisjoint(material.published.row_methods(method))}
     said += [note for method in sorted(known) if (note := material.published.note(method))]
     for setting in compared:
         one = next(iter(setting.standard.values()))
         ours, learned = one.rows[-1].n_test, sum(row.n_train for row in one.rows)
         theirs = material.published.test_images(setting.first.dataset) if numbers[setting.label] else ours
         splits = DATASETS[setting.first.dataset].splits if numbers[setting.label] else ()
-        if splits and not any(split.train.admits(learned) for split in splits):
-            said.append(f"{setting.data} was learned from {count(learned)} images here, which is none of the published splits.")
-        if abs(ours - theirs) > 0.02 * theirs:
+        trained = [split.train for split in splits if _about(split.test.n, theirs)]  # of the split they are about
+        if trained and not any(known.admits(learned) for known in trained):
+            published = " or ".join(map(str, trained))
+            said.append(f"{setting.data} was learned from {count(learned)} images here, from {published} by the published code.")
+        if not _about(ours, theirs):
             said.append(
                 f"{setting.data} was tested on {count(ours)} images here, on about {count(theirs)} by the published code."
             )
     return [" ".join(dict.fromkeys(said))]
+
+
+def _about(number: int, published: int) -> bool:
+    return abs(number - published) <= 0.02 * published
 
 
 def percent(share: float) -> str:

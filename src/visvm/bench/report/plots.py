@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.optimize import isotonic_regression
 
-from visvm.bench.report.summary import BASELINES, ORACLE, OURS
+from visvm.bench.report.summary import BASELINES, ORACLE, OURS, competes
 
 INK, PALE = "#22262a", "#8a9097"
 
@@ -94,6 +94,25 @@ class Line:
     std: Sequence[float] | None = None
 
 
+@dataclass(frozen=True)
+class Gap:
+    """How far ours is ahead of the best of some other methods in the end, in points; negative where it is behind."""
+
+    points: float
+    ours: str
+    other: str
+
+
+def gap(lines: Sequence[Line], among: Callable[[str], bool] = competes) -> Gap | None:
+    """How far ours is ahead in the end of the best of those methods; None where one side is missing."""
+    ours = [line for line in lines if line.method == OURS]
+    others = [line for line in lines if among(line.method)]
+    if not ours or not others:
+        return None
+    best = max(others, key=lambda line: line.y[-1])
+    return Gap(ours[0].y[-1] - best.y[-1], ours[0].label, best.label)
+
+
 def styles(methods: Iterable[str]) -> Styles:
     """A style for every method: always the same for one that comes with visvm, and for the rest in the order given."""
     others = [method for method in dict.fromkeys((*BASELINES, *methods)) if method not in (OURS, ORACLE)]
@@ -120,16 +139,16 @@ def drawn(draw: Callable[P, Figure]) -> Callable[P, Drawing]:
 
 
 @drawn
-def curves(title: str, lines: Sequence[Line], look: Styles, gap: float | None = None) -> Figure:
+def curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
     """Accuracy over classes seen: a line for each method, named at its end together with its last value.
+
+    Behind ours is how far it is ahead of the best competitor in the end.
 
     Parameters
     ----------
     title : str
     lines : sequence of Line
     look : Styles
-    gap : float, optional
-        How far ours is ahead of the runner-up in the end, in points; written behind ours, with its sign.
     """
     height = max(2.25, 0.16 * len(lines))  # of the axes, in inches
     figure = Figure(figsize=(5.8, height + 0.85))
@@ -148,7 +167,8 @@ def curves(title: str, lines: Sequence[Line], look: Styles, gap: float | None = 
     ticks = max((line.x for line in lines), key=len)
     if len(ticks) <= 12:
         axes.set_xticks(ticks)
-    _label_ends(axes, height, lines, look, "" if gap is None else f" ({signed(gap)})")
+    ahead = gap(lines)
+    _label_ends(axes, height, lines, look, "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})")
     return figure
 
 

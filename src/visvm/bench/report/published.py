@@ -54,22 +54,20 @@ class Published:
         """How images were brought to the encoder's size."""
         return str(self.content["transform"])
 
-    def encoder(self, name: str, weights_digest: str) -> str | None:
+    def encoder(self, name: str) -> str | None:
         """Which of the paper's encoders this is, if any.
 
         Examples
         --------
-        >>> read_published().encoder("~/weights/vit_b_16-laion400m_e32-55e67d44.pt", "")
+        >>> read_published().encoder("~/weights/vit_b_16-laion400m_e32-55e67d44.pt")
         'clip-b16-laion400m'
-        >>> read_published().encoder("facebook/dinov2-base", ""), read_published().encoder("dinov2-s14", "")
+        >>> read_published().encoder("facebook/dinov2-base"), read_published().encoder("dinov2-s14")
         ('dinov2-b14', None)
         """
         *folders, last = re.split(r"[/\\]", name.lower().rstrip("/\\"))
         last = folders[-1] if folders and last.startswith("open_clip_") else last  # the name all checkpoints of the hub have
         for key, known in self.content["encoders"].items():
             if any(fnmatch(last, pattern) for pattern in known["names"]):
-                return str(key)
-            if any(weights_digest.startswith(prefix) for prefix in known["weights_digests"]):
                 return str(key)
         return None
 
@@ -110,10 +108,9 @@ class Published:
         """All methods of which something is printed."""
         return list(self.content["methods"])
 
-    def row_method(self, method: str) -> str | None:
-        """The method of results.jsonl beside which the paper's method belongs."""
-        row: str | None = self.content["methods"][method].get("row")
-        return row
+    def row_methods(self, method: str) -> list[str]:
+        """The methods of results.jsonl beside which the paper's method belongs."""
+        return list(self.content["methods"][method].get("rows", []))
 
     def printed(self, method: str) -> str:
         """A method's name in the paper."""

@@ -6,7 +6,7 @@ from visvm.bench.report import plots, plots_analysis
 from visvm.bench.report.comparison import AVERAGE, FINAL, Material, Measure, about_published, chunks, compare, count, percent
 from visvm.bench.report.grouping import Setting, elsewhere
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
-from visvm.bench.report.summary import ORACLE, FinishedRun, environments, gap, grouped, with_options
+from visvm.bench.report.summary import ORACLE, RELATIVES, FinishedRun, environments, grouped, with_options
 from visvm.bench.rows import Run
 
 _ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis")
@@ -37,6 +37,8 @@ def what_was_run(material: Material) -> Section:
         else one,
         _plain_table("Where it was measured", ("what", "value"), [(name, "; ".join(values)) for name, values in machine.items()]),
     ]
+    if "head" in several:
+        blocks.append("Nor must accuracies: LS-SVM, kernel map or choice of λ were not the same program for all rows.")
     if material.unfinished:
         header = ("method", "data set", "protocol", "encoder", "class order", "seed", "split", "sessions there")
         lines = [(*_identity(each.run), f"{len(each.sessions)} of {each.n_sessions}") for each in material.unfinished]
@@ -78,21 +80,23 @@ def curves(material: Material) -> Section | None:
     ]
     intro = (
         "Accuracy on all classes seen, after every session. Behind each name is the accuracy after the last session; in brackets "
-        "behind vis, by how many points it is ahead of the best other method (a minus: behind it; neither the oracle counts, nor "
-        "vis with parts left out, trained otherwise or with another classifier)."
+        "behind vis, by how many points it is ahead of the best other method (a minus: behind it). The oracle is none, and the "
+        "relatives of vis (parts left out, trained otherwise, another classifier) are told apart, below."
     )
     return Section("Accuracy over classes seen", [intro, *pictures]) if pictures else None
 
 
 def _curves_of(material: Material, setting: Setting) -> Picture:
     runs = list(setting.standard.values())
-    ahead = gap(runs)
     lines = [plots.Line(each.label, each.run.method, each.seen, [100 * value for value in each.accuracies]) for each in runs]
-    said = ""
-    if ahead is not None:
-        where = "ahead of" if ahead.value >= 0 else "behind"
-        said = f" In the end vis is {abs(100 * ahead.value):.2f} points {where} {ahead.other}."
-    drawing = plots.curves(setting.label, lines, material.look, None if ahead is None else 100 * ahead.value)
+    gaps = {"best other method": plots.gap(lines), "best relative": plots.gap(lines, RELATIVES.__contains__)}
+    told = {kind: gap for kind, gap in gaps.items() if gap is not None}
+    where = [
+        f"{abs(gap.points):.2f} points {'ahead of' if gap.points >= 0 else 'behind'} {gap.other}, the {kind}"
+        for kind, gap in told.items()
+    ]
+    said = f" In the end {next(iter(told.values())).ours} is {', and '.join(where)}." if told else ""
+    drawing = plots.curves(setting.label, lines, material.look)
     return Picture(f"curves-{material.names[setting.label]}", f"{setting.label}: accuracy over classes seen.{said}", drawing)
 
 
@@ -118,10 +122,7 @@ def _bars_section(material: Material, title: str, intro: str, methods: Sequence[
         groups = [
             (f"{setting.data}\n{setting.first.protocol}", heights)
             for setting in settings
-            if len(
-                heights := {each.run.method: 100 * each.final for each in setting.standard.values() if each.run.method in methods}
-            )
-            > 1
+            if len(heights := {each.label: 100 * each.final for each in setting.standard.values() if each.label in methods}) > 1
         ]
         shown = [method for method in methods if any(method in heights for _, heights in groups)]
         if groups:

@@ -11,9 +11,10 @@ from visvm.bench.report.grouping import SENSITIVE, Seeds, Setting, lines, option
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
 from visvm.bench.report.plots_analysis import digits
 from visvm.bench.report.published import Numbers
-from visvm.bench.report.summary import ORACLE, OURS, RELATIVES, FinishedRun, environments, spread
+from visvm.bench.report.summary import OURS, FinishedRun, environments, spread
 
 _MOST_PAIRS, _MOST_CLASSES = 15, 20
+_SEEDS: dict[Seeds, str] = {"class_order_seed": "class orders", "seed": "feature seeds"}
 _PLUS_MINUS = "Mean ± sample standard deviation"
 
 
@@ -24,7 +25,7 @@ def class_orders(material: Material) -> Section | None:
         groups = repeated(setting, "class_order_seed")
         if groups:
             means = [_mean_line(label, group) for label, group in groups.items()]
-            drawing = plots.curves(setting.label, means, material.look, _mean_gap(means))
+            drawing = plots.curves(setting.label, means, material.look)
             caption = f"{setting.label}: mean over class orders; the band (vis) and the bars (others) are one standard deviation."
             blocks += [
                 _spread_table(setting.label, groups, "class_order_seed", 2),
@@ -54,12 +55,6 @@ def _mean_line(label: str, group: Sequence[FinishedRun]) -> plots.Line:
     return plots.Line(label, group[0].run.method, group[0].seen, list(100 * over.mean), list(100 * over.std))
 
 
-def _mean_gap(means: Sequence[plots.Line]) -> float | None:
-    ours = [line.y[-1] for line in means if line.method == OURS]
-    others = [line.y[-1] for line in means if line.method not in (OURS, ORACLE, *RELATIVES)]
-    return ours[0] - max(others) if ours and others else None
-
-
 def _spread_table(
     caption: str, groups: dict[str, list[FinishedRun]], seeds: Seeds, decimals: int, published: Numbers | None = None
 ) -> Table:
@@ -79,7 +74,7 @@ def _spread_table(
     for line, (label, group) in zip(cells, groups.items(), strict=True):
         line.append(Cell("" if label == OURS else _lead(ours, group, seeds, decimals)))
     columns = (
-        *(Column("method", words=True), Column(f"{seeds.replace('_', ' ')}s", words=True), Column("Ā"), Column("A_B")),
+        *(Column("method", words=True), Column(_SEEDS[seeds], words=True), Column("Ā"), Column("A_B")),
         Column(f"A_B of {OURS} less this, seed by seed"),
     )
     rows = (TableRow(tuple(line), KINDS.get(method, "")) for line, method in zip(cells, methods, strict=True))
@@ -140,7 +135,7 @@ def trade_offs(material: Material) -> Section | None:
             pictures.append(Picture(f"trade-offs-{material.names[setting.label]}", caption, drawing))
     intro = (
         "Trainable parameters are those found by gradient descent. The state is all that must be kept to learn the next session "
-        "and to predict, the encoder not counted. Both axes are logarithmic, with a place of its own for 0."
+        "and to predict, the encoder not counted. Their axes are logarithmic, with a place of its own for 0."
     )
     return Section("Accuracy against parameters and state", [intro, *pictures]) if pictures else None
 
@@ -156,10 +151,14 @@ def overhead(material: Material) -> Section | None:
                 blocks.append(
                     f"{setting.label}: measured with more than one {' and '.join(several)}; its times cannot be compared."
                 )
-            blocks += _busy(setting)
+            busy = _busy(setting)
+            blocks += busy
             caption = f"{setting.label}: time and memory."
             drawing = plots_analysis.overhead(setting.label, _costs(setting), material.look)
-            blocks += [_overhead_table(setting), Picture(f"overhead-{material.names[setting.label]}", caption, drawing)]
+            blocks += [
+                _overhead_table(setting, rank_times=not busy and not several),
+                Picture(f"overhead-{material.names[setting.label]}", caption, drawing),
+            ]
             blocks += _published_overhead(material, setting)
     intro = (
         "All sessions together: learning, predicting all test images after every session, and both. The head's time for an image "
@@ -202,13 +201,17 @@ _OVERHEAD: tuple[tuple[str, str, Callable[[FinishedRun], float | None]], ...] = 
 )
 
 
-def _overhead_table(setting: Setting) -> Table:
+def _overhead_table(setting: Setting, rank_times: bool) -> Table:
     runs = list(setting.standard.values())
     methods = [each.run.method for each in runs]
     columns = [
         [Cell(each.label) for each in runs],
         ranked(methods, [each.average for each in runs], percent),
-        *(_cost_column(methods, name, [value(each) for each in runs]) for name, _, value in _OVERHEAD),
+        *(
+            # The encoder is no merit of a method, and of times that cannot be compared none is the best.
+            _cost_column(methods, [value(each) for each in runs], marked=name != "encoder" and (rank_times or "memory" in kind))
+            for name, kind, value in _OVERHEAD
+        ),
         [Cell(count(each.rows[-1].trainable_parameters)) for each in runs],
     ]
     heads = Column("method", words=True), Column("Ā"), *(Column(name, group) for name, group, _ in _OVERHEAD), Column("trainable")
@@ -216,9 +219,9 @@ def _overhead_table(setting: Setting) -> Table:
     return Table(setting.label, heads, tuple(rows))
 
 
-def _cost_column(methods: Sequence[str], name: str, values: Sequence[float | None]) -> list[Cell]:
+def _cost_column(methods: Sequence[str], values: Sequence[float | None], marked: bool) -> list[Cell]:
     cells = ranked(methods, values, digits, lowest=True)
-    return [Cell(cell.text) for cell in cells] if name == "encoder" else cells  # which is no merit of a method
+    return cells if marked else [Cell(cell.text) for cell in cells]
 
 
 def _published_overhead(material: Material, setting: Setting) -> list[Table]:

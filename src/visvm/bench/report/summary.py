@@ -124,14 +124,6 @@ class Spread:
     std: Any
 
 
-@dataclass(frozen=True)
-class Gap:
-    """How far ours is ahead of the best other method after the last session; negative where it is behind."""
-
-    value: float
-    other: str
-
-
 def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
     """Put rows together to runs; of two rows of one session the later counts, and of a method only its newest code.
 
@@ -159,14 +151,9 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
     return finished, unfinished
 
 
-def gap(runs: Sequence[FinishedRun]) -> Gap | None:
-    """How far ours is ahead in the end; None without ours, or without another that is no oracle and no relative of ours."""
-    ours = [each for each in runs if each.run.method == OURS]
-    others = [each for each in runs if each.run.method not in (OURS, ORACLE, *RELATIVES)]
-    if not ours or not others:
-        return None
-    best = max(others, key=lambda each: each.final)
-    return Gap(ours[0].final - best.final, best.label)
+def competes(method: str) -> bool:
+    """Whether ours is measured against this method: it is not ours, nor a relative of ours, nor the oracle."""
+    return method not in (OURS, ORACLE, *RELATIVES)
 
 
 def marks(values: Sequence[float | None], shown: Sequence[str], lowest: bool = False) -> list[Mark]:
