@@ -4,7 +4,8 @@
     python benchmarks/base_session.py features --encoder dinov2-s14 --base 20    one part, one encoder, one size
 
 - ``ridge``: λ is chosen on the first few of the base classes in several ways; what each gives once all base classes are learned.
-- ``features``: the last block as it is, normalised in several ways, and several blocks side by side.
+- ``features``: the last block as it is, normalised in several ways, as the encoder puts it out (after its last norm; CLIP
+  projects, too), and several blocks side by side.
 - ``mixer``: does the residual mixer pay? The mixer is trained on a fifth or a half of the base classes only, then *all* base
   classes are learned on the fused features. What held-out images of the other classes gain is what a mixer trained once gives to
   classes that come later; what those of its own classes gain is what a validation split of the base session shows. Differences
@@ -65,11 +66,12 @@ TRAININGS = {
 
 @dataclass(frozen=True)
 class Base:
-    """A base session: layer features, (n, sum of layer_dims), class numbers, (n,), and the widths of the layers."""
+    """A base session: layer features, (n, sum of layer_dims), class numbers, (n,), widths of the layers, the encoder's output."""
 
     features: np.ndarray
     labels: np.ndarray
     layer_dims: tuple[int, ...]
+    output: np.ndarray
 
     def block(self, number: int) -> np.ndarray:
         """The feature of one block, (n, width)."""
@@ -139,6 +141,7 @@ def features_part(base: Base) -> list[str]:
         "last block, centred": lambda train: base.final - base.final[train].mean(axis=0),
         "last block, centred, unit length": lambda train: unit(base.final - base.final[train].mean(axis=0)),
         "last block, standardised": lambda train: (base.final - base.final[train].mean(axis=0)) / base.final[train].std(axis=0),
+        "the encoder's own output": lambda _: base.output,
     }
     for name, blocks in BLOCKS.items():
         if len(blocks) > 1:
@@ -260,7 +263,8 @@ def main() -> None:
         for n_classes in given.base or [20, 100]:
             rows = np.flatnonzero(np.isin(train.targets, order[:n_classes]))
             labels = np.searchsorted(np.sort(order[:n_classes]), train.targets[rows])
-            base = Base(train.features[rows], labels, encoder.layer_dims)
+            final = train.features[rows][:, -encoder.layer_dims[-1] :]
+            base = Base(train.features[rows], labels, encoder.layer_dims, encoder.project(final).astype(np.float64))
             for part in given.parts or PARTS:
                 title, work = PARTS[part]
                 keep(f"{name}, base of {n_classes} classes: {title}", work(base))

@@ -102,7 +102,7 @@ def bench(
         failures: list[Failure] = []
         with open_for_appending(output) as results:
             for recipe in chosen:
-                for job in _jobs(recipe, data, progress, insist=methods is not None):
+                for job in _jobs(recipe, data, results, progress, insist=methods is not None):
                     failures += _run(job, results, progress, quiet)
     if failures:
         first = failures[0]
@@ -114,17 +114,25 @@ def bench(
         out().print(f"{output / 'results.jsonl'} is complete; for tables and figures: visvm report {output}", markup=False)
 
 
-def _jobs(recipe: "Recipe", data: Path | None, progress: "Progress", *, insist: bool, fetch: bool = True) -> "Iterator[Job]":
+def _jobs(
+    recipe: "Recipe", data: Path | None, results: "Results", progress: "Progress", *, insist: bool, fetch: bool = True
+) -> "Iterator[Job]":
     from visvm.bench.runner import plan
     from visvm.encoders.loading import load_encoder, require_local
     from visvm.terminal import note
 
     def load(name: str) -> "Encoder":
-        if not fetch:
-            require_local(name)
-        return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
+        try:
+            if not fetch:
+                require_local(name)
+            return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
+        except EncoderError as error:
+            raise error if name in str(error) else EncoderError(f"encoder {name}: {error}") from None
 
     for job in plan(recipe, data, load, progress):
+        n_outdated = sum(map(results.is_outdated, job.runs))
+        if n_outdated:
+            note(f"{n_outdated} of {len(job.runs)} runs on {job.data.name} are there from other code only: they count as missing")
         for method, reason in job.refused.items():
             if insist:
                 raise EncoderError(f"{reason}: leave this method out")
@@ -138,7 +146,6 @@ def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "
     from visvm.head.memory import human_bytes
     from visvm.terminal import note
 
-    accuracies: list[float] = []
     failures: list[Failure] = []
     with FeatureCache() as cache:
         needed = job.feature_bytes()
@@ -153,13 +160,8 @@ def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "
                 if not quiet:
                     note(f"{outcome.run.method} on {outcome.run.dataset} {outcome.run.protocol} failed: {outcome.reason}")
                 failures.append(outcome)
-                accuracies = []
-                continue
-            accuracies.append(outcome.accuracy)
-            if outcome.session == outcome.n_sessions:
-                if not quiet:
-                    _show_run(outcome, accuracies)
-                accuracies = []
+            elif outcome.session == outcome.n_sessions and not quiet:
+                _show_run(outcome, list(results.accuracies(outcome.run).values()))
     return failures
 
 
@@ -168,12 +170,10 @@ def _show_run(row: "Row", accuracies: list[float]) -> None:
     from visvm.terminal import note
 
     run = row.run
-    whole = len(accuracies) == row.n_sessions  # or else the run was begun before
-    average = f"Ā {100 * average_accuracy(accuracies):.2f}  " if whole else ""
     options = "".join(f" {name}={value}" for name, value in run.options.items())
     note(
         f"{run.dataset} {run.protocol} order {run.class_order_seed} {run.encoder}: {run.method}{options} seed {run.seed}  "
-        f"{average}A_B {100 * row.accuracy:.2f}"
+        f"Ā {100 * average_accuracy(accuracies):.2f}  A_B {100 * row.accuracy:.2f}"
     )
 
 
@@ -188,7 +188,7 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
 
     results = Results(output / FILE_NAME, read_rows(output) if (output / FILE_NAME).exists() else [])
     speed, lines, total, most = operations_per_second(), [], 0.0, 0
-    for job in _jobs(recipe, data, progress, insist=False, fetch=False):
+    for job in _jobs(recipe, data, results, progress, insist=False, fetch=False):
         runs = missing_runs(job, results)
         with FeatureCache() as cache:
             n_missing = count_missing(job.data, job.encoder, job.transform, cache) if runs else 0

@@ -13,6 +13,7 @@ from visvm.bench.recipe import Recipe, read_recipe
 from visvm.bench.rows import FILE_NAME, read_rows
 from visvm.bench.runner import plan
 from visvm.encoders.loading import load_encoder
+from visvm.errors import EncoderError
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +161,46 @@ def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypa
 def test_test_images_inside_the_training_images_are_told(bench, tmp_path):
     shutil.copy(next((tmp_path / "colours" / "train" / "red").iterdir()), tmp_path / "colours" / "test" / "red" / "again.png")
     assert "1 of 25 test images of colours are training images too" in bench("table1", methods="simplecil")[2]
+    assert {row.n_shared for row in read_rows(tmp_path / "out")} == {1}
+
+
+def test_rows_of_other_code_are_told(bench, tmp_path):
+    bench("table1", methods="simplecil")
+    path = tmp_path / "out" / FILE_NAME
+    digest = read_rows(tmp_path / "out")[0].run.code_digest
+    path.write_text(path.read_text().replace(digest, "c0de"))
+    for arguments in (["table1", "--dry-run"], ["table1"]):
+        assert "1 of 1 runs on colours are there from other code only" in bench(*arguments, methods="simplecil")[2]
+    assert "other code" not in bench("table1", methods="simplecil")[2]
+
+
+def test_a_run_that_goes_on_tells_its_average(bench, tmp_path):
+    said = bench("table1", methods="simplecil")[2].splitlines()[-1]
+    path = tmp_path / "out" / FILE_NAME
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    assert bench("table1", methods="simplecil")[2].splitlines()[-1] == said
+    assert "Ā" in said
+
+
+def test_what_is_missing_is_named_all_at_once(bench, tmp_path):
+    (tmp_path / "cars").mkdir()
+    line = refused(bench("table1", "--dry-run", datasets="cars,cub200,colours,sun397", data="."))
+    assert "cub200, sun397 are not there" in line
+
+
+def test_a_wrong_option_is_one_line_in_the_plan_too(bench, tmp_path):
+    text = 'title = "t"\ndatasets = ["colours"]\nmethods = ["vis"]\noptions = { n_components = "many" }\n'
+    (tmp_path / "mine.toml").write_text(text)
+    line = refused(bench("mine.toml", "--dry-run", components=None))
+    assert "n_components must be a whole number; got 'many'" in line
+
+
+def test_an_encoder_that_cannot_be_had_is_named(bench, monkeypatch):
+    def fail(name, *_):
+        raise EncoderError("this encoder needs torch")
+
+    monkeypatch.setattr("visvm.encoders.loading.load_encoder", fail)
+    assert "encoder owner/model: this encoder needs torch" in refused(bench("table1", encoder="owner/model"))
 
 
 def test_features_that_outgrow_the_cache_are_told(bench, monkeypatch):

@@ -304,10 +304,19 @@ def test_only_methods_of_ones_own(tmp_path):
 def test_options_are_in_the_name_and_other_runs_at_the_end():
     runs = [(make_run("vis", options={"n_components": size}), [0.5]) for size in (1, 2)]
     _, markdown = both(sections.main_table, (make_run("klda", options={"n_components": 500}), [0.6]), *runs)
-    assert markdown_row(markdown, r"klda (n\_components=500)") == ["60.00", "60.00"]
-    assert "vis" not in markdown
-    _, markdown = both(sections.other_runs, *runs)
+    assert markdown_row(markdown, r"klda (n\_components=500)") == ["**60.00**", "**60.00**"]
+    assert markdown_row(markdown, r"vis (n\_components=2)") == ["<u>50.00</u>", "<u>50.00</u>"]
+    _, markdown = both(sections.main_table, (make_run("vis"), [0.6]), *runs)
+    assert "components" not in markdown
+    _, markdown = both(sections.other_runs, (make_run("vis"), [0.6]), *runs)
     assert markdown_row(markdown, r"vis (n\_components=2)")[-2:] == ["50.00", "50.00"]
+
+
+def test_without_the_usual_seeds_the_least_are_compared():
+    runs = [(make_run("vis", class_order_seed=order, seed=seed), [order / 10]) for order, seed in ((8, 1), (7, 3), (7, 2))]
+    _, markdown = both(sections.main_table, *runs)
+    assert markdown_row(markdown, "vis") == ["70.00", "70.00"]
+    assert sections.other_runs(gather(make_rows(*runs[2]), read_published())) is None
 
 
 def test_old_and_new_and_encoders():
@@ -336,15 +345,60 @@ def test_rows_of_older_code_are_counted_and_left_out():
     new = make_rows(make_run("vis"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00")
     markdown = write_markdown("t", [sections.what_was_run(gather(old + new, read_published()))])
     assert "2 rows that older code of a method had measured are left out" in markdown
+    assert "Code has changed" not in markdown
+    elsewhere = make_rows(make_run("vis", code_digest="old", protocol="B50 Inc10"), [0.5, 0.5])
+    markdown = write_markdown("t", [sections.what_was_run(gather(elsewhere + new, read_published()))])
+    assert "left out" not in markdown
+    assert "Code has changed between settings: of vis these" in markdown
+
+
+def test_another_head_is_told():
+    rows = [
+        row for head in "ab" for row in make_rows(make_run(head), [0.5], environment={"cores": 2, "threads": 2, "head": head})
+    ]
+    assert "Nor must accuracies" in write_markdown("t", [sections.what_was_run(gather(rows, read_published()))])
+    assert "Nor must accuracies" not in write_markdown("t", [sections.what_was_run(gather(rows[:1], read_published()))])
+
+
+def test_leads_where_ours_has_options():
+    options = {"options": {"n_components": 5}}
+    runs = [
+        (make_run(method, seed=seed, **options), [0.5 + (method == "vis") / 10]) for method in ("vis", "acil") for seed in (0, 1)
+    ]
+    _, markdown = both(sections_analysis.random_features, *runs)
+    assert markdown_row(markdown, r"acil (n\_components=5)")[-1] == "+10.000 ± 0.000, ahead in 2 of 2"
+    assert "| feature seeds |" in markdown
+
+
+def test_the_legend_of_few_bars_is_inside():
+    look = plots.styles(METHODS)
+    methods = ["visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis"]
+    with matplotlib.style.context(["default", plots._RC]):
+        figure = plots.bars.__wrapped__("t", [("digits", dict.fromkeys(methods, 70.0))], methods, look)
+        FigureCanvasAgg(figure).draw()
+        extent = figure.legends[0].get_window_extent()
+    assert extent.x0 >= 0
+    assert extent.x1 <= figure.bbox.x1
+
+
+def test_bars_of_other_options_are_left_out(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "bars", lambda title, groups, *_: drawn.append(groups) or plots.Drawing("<svg></svg>", b""))
+    runs = [("visual-lssvm", [0.5]), ("visual-lssvm+kernel", [0.6]), (make_run("vis", options={"n_components": 5}), [0.7])]
+    both(sections.ablation, *runs)
+    assert [set(heights) for groups in drawn for _, heights in groups] == [{"visual-lssvm", "visual-lssvm+kernel"}] * len(drawn)
 
 
 def test_a_busy_machine_is_told():
     def said(load):
         rows = make_rows(make_run("vis"), [0.9, 0.8], load_average=load)
+        rows += make_rows(make_run("mine"), [0.9, 0.8], load_average=load, seconds={"learn": 0.1, "predict": 0.1})
         return write_markdown("t", [sections_analysis.overhead(gather(rows, read_published()))])
 
     assert "other work ran beside 100 % of these sessions, up to 4.0 times" in said(8.0)
     assert "other work" not in said(2.0)
+    assert markdown_row(said(2.0), "mine")[2] == "**0.200**"
+    assert markdown_row(said(8.0), "mine")[2] == "0.200"
     assert "whether other work ran beside is not known" in said(None)
 
 

@@ -26,7 +26,7 @@ def row(session=1, run=RUN):
         class_correct=[1, 1],
         class_counts=[2, 2],
         confusions=[(0, 1, 1)],
-        seconds={"learn": 1.0},
+        seconds={"learn": 1.0, "predict": 1},
         peak_memory=None,
         trainable_parameters=0,
         state_bytes=8,
@@ -41,7 +41,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     with open_for_appending(tmp_path) as results:
         results.append(row(1))
         results.append(row(2))
-        assert results.sessions(RUN) == {1, 2}
+        assert results.accuracies(RUN) == {1: 0.5, 2: 0.5}
     assert read_rows(tmp_path) == [row(1), row(2)]
 
 
@@ -51,13 +51,45 @@ def test_a_torn_line_is_dropped_at_every_length(tmp_path):
         results.append(row(2))
     whole = (tmp_path / FILE_NAME).read_bytes()
     first = whole.index(b"\n") + 1
-    for length in range(first, len(whole)):
+    for length in range(first, len(whole) - 1):
         (tmp_path / FILE_NAME).write_bytes(whole[:length])
         assert read_rows(tmp_path) == [row(1)]
         with open_for_appending(tmp_path) as results:
-            assert results.sessions(RUN) == {1}
+            assert set(results.accuracies(RUN)) == {1}
             results.append(row(2))
         assert (tmp_path / FILE_NAME).read_bytes() == whole
+
+
+def test_a_row_that_lacks_its_line_end_alone_is_kept(tmp_path):
+    with open_for_appending(tmp_path) as results:
+        results.append(row(1))
+        results.append(row(2))
+    path = tmp_path / FILE_NAME
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert read_rows(tmp_path) == [row(1), row(2)]
+    with open_for_appending(tmp_path) as results:
+        assert set(results.accuracies(RUN)) == {1, 2}
+    assert path.read_bytes() == whole
+
+
+def test_what_is_no_beginning_of_a_row_is_not_dropped(tmp_path):
+    path = tmp_path / FILE_NAME
+    for content in (b'{"my":"precious', b'{"my":1}', b"1,2,3", b'{"run":{"dataset":1}}'):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="line 1 of"), open_for_appending(tmp_path):
+            pass
+        assert path.read_bytes() == content
+
+
+def test_rows_of_other_code_are_known_as_such(tmp_path):
+    newer = dataclasses.replace(RUN, code_digest="c2")
+    with open_for_appending(tmp_path) as results:
+        assert not results.is_outdated(RUN)
+        results.append(row(1))
+        assert not results.is_outdated(RUN)
+        assert results.is_outdated(newer)
+        assert not results.is_outdated(dataclasses.replace(newer, seed=1))
 
 
 def test_a_damaged_line_is_named(tmp_path):
@@ -68,7 +100,10 @@ def test_a_damaged_line_is_named(tmp_path):
         (json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n").encode()
         for value in (float("nan"), 1.5)
     )
-    for damage in (nan, above, b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
+    wrong = {"environment": None, "seconds": {}, "session": "2", "accuracy": "0.5", "n_shared": 1.5, "class_counts": 3}
+    others = [(json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode() for name, value in wrong.items()]
+    deep = b"[" * 100_000 + b"\n"
+    for damage in (*others, deep, nan, above, b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
         path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n" + damage)
         with pytest.raises(InputError, match="line 2 of") as refusal:
             read_rows(tmp_path)

@@ -330,6 +330,50 @@ def test_other_code_has_another_digest_and_other_comments_have_not(tmp_path, mon
     assert len(set(digests)) == 3
 
 
+def test_what_a_method_imports_from_beside_it_counts(tmp_path, monkeypatch):
+    def module(name, text):
+        made = ModuleType(f"mine.{name}")
+        made.__file__ = str(tmp_path / f"{name}.py")
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+        environment._meaning.cache_clear()
+        exec(compile(text, made.__file__, "exec"), made.__dict__)
+        return made
+
+    def digest(helper, farther="far = 1\n"):
+        module("farther", farther)
+        module("helper", helper)
+        method = module("method", "from mine.helper import value\nclass Mine:\n    value = value\n")
+        method.Mine.__module__ = method.__name__
+        return environment.code_digest(method.Mine)
+
+    monkeypatch.setitem(sys.modules, "mine", ModuleType("mine"))
+    plain = "from .farther import far\nimport os\nvalue = 1\n".replace(".farther", "mine.farther")
+    relative = "def later():\n    from .farther import far\nimport os\nvalue = 1\n"
+    assert digest(plain) == digest("# said\n" + plain)
+    assert len({digest(plain), digest(plain.replace("1", "2")), digest(plain, "far = 2\n")}) == 3
+    assert digest(relative) != digest(relative, "far = 2\n")
+
+
+@pytest.mark.parametrize("told", [np.int64(3), float("nan")])
+def test_costs_that_cannot_be_written_fail_that_run_alone(place, tmp_path, monkeypatch, told):
+    class Wrong(METHODS["simplecil"]):
+        def costs(self):
+            return dataclasses.replace(super().costs(), choices={"width": told})
+
+    monkeypatch.setitem(METHODS, "wrong", Wrong)
+    failure, *rows = run_all(recipe(place, methods=["wrong", "slda"]), tmp_path)
+    assert "wrong must tell its costs in plain numbers" in failure.reason
+    assert "\n" not in failure.reason
+    assert read_rows(tmp_path) == rows
+    assert [row.run.method for row in rows] == ["slda", "slda"]
+
+
+def test_blanks_in_a_list_of_sessions_are_no_other_protocol(place, tmp_path):
+    rows = run_all(recipe(place, methods=["slda"], protocols=["sessions 2, 1"]), tmp_path)
+    assert {row.run.protocol for row in rows} == {"sessions 2,1"}
+
+
 def test_another_image_or_other_code_is_measured_again(place, tmp_path, monkeypatch):
     for part, seed in (("train", 0), ("test", 1)):
         write_photos(tmp_path / part, ("red", "blue"), 3, seed)

@@ -135,12 +135,10 @@ def test_main_comparison_takes_default_options_or_the_only_ones():
         make_run("ridge", split="validation"),
     ]
     (setting,) = settings(finished(*((run, [0.5]) for run in runs)))
-    assert list(setting.standard) == ["klda (n_components=500)", "vis"]
+    assert list(setting.standard) == ["klda (n_components=500)", "acil (n_components=500)", "acil (n_components=600)", "vis"]
     labels = [(each.label, each.run.seed, each.run.class_order_seed, each.run.split) for each in elsewhere(setting)]
     assert labels == [
         ("vis (n_components=500)", 0, 1993, "test"),
-        ("acil (n_components=500)", 0, 1993, "test"),
-        ("acil (n_components=600)", 0, 1993, "test"),
         ("ncm", 1, 1993, "test"),
         ("slda", 0, 1994, "test"),
         ("ridge", 0, 1993, "validation"),

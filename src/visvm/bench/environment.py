@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +19,6 @@ from threadpoolctl import threadpool_info
 import visvm.head
 from visvm import __version__
 from visvm.bench import metrics, streams
-from visvm.bench.methods import linear, sums
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow", "torch", "transformers")
 
@@ -47,14 +47,35 @@ def load_average() -> float | None:
 def code_digest(method: Callable[..., Any]) -> str:
     """A short digest of the code that decides a method's numbers.
 
-    The modules of its class and of what it inherits from, what methods share, the head, the streams and the metrics; comments,
-    docstrings and layout do not count.
+    The modules of its class and of what it inherits from, with what they import from their own folder; the head, the streams and
+    the metrics. Comments, docstrings and layout do not count.
     """
     modules = [inspect.getmodule(part) for part in (inspect.getmro(method) if inspect.isclass(method) else [method])]
-    known = [module for module in modules if isinstance(module, ModuleType)]
-    own = [module for module in known if module.__name__.split(".")[0] not in sys.stdlib_module_names]
-    files = {Path(module.__file__) for module in (*own, linear, sums, streams, metrics) if module.__file__}
+    files: set[Path] = set()
+    for module in (*modules, streams, metrics):
+        if module is not None and module.__name__.split(".")[0] not in sys.stdlib_module_names:
+            _add_with_imports(module, files)
     return _digest([*sorted(files), *_head()])
+
+
+def _add_with_imports(module: ModuleType, files: set[Path]) -> None:
+    """Add a module's file, and those beside it that it imports."""
+    path = Path(str(module.__file__))
+    if path in files:
+        return
+    files.add(path)
+    package = module.__name__.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = resolve_name("." * node.level + (node.module or ""), package)
+            names = [source, *(f"{source}.{alias.name}" for alias in node.names)]
+        for found in (sys.modules[name] for name in names if name in sys.modules):
+            file = Path(getattr(found, "__file__", None) or "")  # what is built in has none
+            if file.parent == path.parent and file.name != "__init__.py":
+                _add_with_imports(found, files)
 
 
 def _head() -> list[Path]:

@@ -15,6 +15,7 @@ from visvm.bench.methods.vis_oracle import VisOracle
 from visvm.bench.rows import Run
 from visvm.bench.runner import Job, default_options
 from visvm.bench.streams import class_order, session_sizes
+from visvm.errors import InputError
 from visvm.head.memory import Session
 from visvm.head.selection import layer_candidates
 
@@ -55,6 +56,9 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
     options = {**default_options(run.method), **run.options}
     width = options.get("n_components") or dims[-1]
     limit = options.get("max_selection_samples") or len(job.data.train.images)
+    for name, value in (("n_components", width), ("max_selection_samples", limit)):
+        if not isinstance(value, int):
+            raise InputError(f"{name} must be a whole number; got {value!r}: correct it")
     fusing, refitting, choosing = (_is_a(run.method, kind) for kind in (Vis, VisOracle, RanPACHead))
     from_the_start = _is_a(run.method, KLDA, ACIL, RanPACHead)  # a D x D matrix is held
     order = class_order(len(job.data.classes), run.class_order_seed)

@@ -109,6 +109,17 @@ def load_dataset(
     return ImageData(data.name, data.classes, _first(data.train, train_per_class), _first(data.test, test_per_class))
 
 
+def require_present(names: Sequence[str], root: Path | None) -> None:
+    """Refuse data sets of the benchmark that are not there, all of them at once."""
+    wanted = [DATASETS[name] for name in names if name in DATASETS]
+    absent = [known.name for known in wanted if _locate(known, data_root(root)) is None]
+    if len(absent) > 1:
+        raise InputError(
+            f"data sets must lie under {shown(data_root(root))}; {', '.join(absent)} are not there: put them there, see "
+            "'visvm doctor data', or name others with --datasets"
+        )
+
+
 class Content(NamedTuple):
     """What reading every image of a data set tells."""
 

@@ -1,7 +1,7 @@
 """``results.jsonl``: one line of JSON for every session of every run, appended when it is measured.
 
 A line is written in one piece and flushed to the disk, so a process that is killed leaves whole lines and at most one torn one
-at the end, which is dropped when the file is opened again.
+at the end, which is dropped when the file is opened again. What else stands there is nobody's to drop, and refused.
 """
 
 import errno
@@ -10,15 +10,17 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from types import UnionType
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 import filelock
 
 from visvm.errors import InputError, VisvmError
 
 FILE_NAME = "results.jsonl"
+_BEGINNING = b'{"run":{"dataset":'  # of every row
 FORMAT = 1  # of a row; raise it when a field changes its meaning, and keep reading the old ones
 
 
@@ -112,6 +114,8 @@ class Row:
         Versions, CPU, number of threads.
     measured_at : str
         UTC, ISO 8601.
+    n_shared : int or None
+        How many of all test images of the data set are training images too; None in rows from before this was told.
     """
 
     run: Run
@@ -137,7 +141,14 @@ class Row:
     load_average: float | None
     environment: dict[str, Any]
     measured_at: str
+    n_shared: int | None = None
     format: int = FORMAT
+
+
+_KINDS = {  # what may stand for each field: a whole number also where others may
+    name: tuple(get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)))
+    for name, hint in get_type_hints(Row).items()
+}
 
 
 def parse(line: str) -> Row:
@@ -148,6 +159,11 @@ def parse(line: str) -> Row:
     said["run"] = Run(**said["run"])
     said["confusions"] = [tuple(triple) for triple in said["confusions"]]
     row = Row(**said)
+    for name, kinds in _KINDS.items():
+        if not isinstance(getattr(row, name), (*kinds, int) if float in kinds else kinds):
+            raise TypeError(f"{name} is {str(getattr(row, name))[:40]!r}")
+    if not {"learn", "predict"} <= row.seconds.keys():
+        raise ValueError("seconds has no learn or no predict")
     if not all(0.0 <= value <= 1.0 for value in (row.accuracy, *row.group_accuracy)):
         raise ValueError("an accuracy is not between 0 and 1")
     return row
@@ -163,13 +179,24 @@ def read_rows(folder: Path) -> list[Row]:
     if not path.is_file():
         raise InputError(f"{folder} must hold {FILE_NAME}; it does not: run 'visvm bench RECIPE --out {folder}' first")
     rows = []
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last line end is torn, or nothing
+    *lines, last = path.read_bytes().split(b"\n")
+    for number, line in enumerate([*lines, *([] if _is_torn(last) else [last])], start=1):
         try:
             rows.append(parse(line.decode()))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"line {number} of {path} must be a row of results; it is not ({error}): remove the line") from error
     return rows
+
+
+def _is_torn(last: bytes) -> bool:
+    """Whether what follows the last line end is nothing, or the beginning of a row."""
+    if not (_BEGINNING.startswith(last) or last.startswith(_BEGINNING)):
+        return False
+    try:
+        json.loads(last)
+    except ValueError:
+        return True
+    return False
 
 
 @contextmanager
@@ -188,14 +215,23 @@ def open_for_appending(folder: Path) -> Iterator["Results"]:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise VisvmError(f"{folder} must not be in use by another 'visvm bench'; it is: wait, or give another --out") from None
+    except OSError as error:
+        raise InputError(
+            f"--out must be a folder that can be written to; {folder} is not ({error.strerror}): give another"
+        ) from error
     try:
         if path.exists():
+            rows = read_rows(folder)
             content = path.read_bytes()
-            if content and not content.endswith(b"\n"):
+            if _is_torn(content[content.rfind(b"\n") + 1 :]):
                 os.truncate(path, content.rfind(b"\n") + 1)
+            else:  # a whole row, but for its line end
+                with path.open("ab") as file:
+                    file.write(b"\n")
         else:
             path.touch()
-        yield Results(path, read_rows(folder))
+            rows = []
+        yield Results(path, rows)
     finally:
         if is_new and path.exists() and not path.stat().st_size:  # nothing came of it
             for left in (path, lock_path):
@@ -217,17 +253,31 @@ class Results:
 
     def __init__(self, path: Path, rows: list[Row]) -> None:
         self.path = path
-        self._sessions: dict[str, set[int]] = {}
+        self._accuracies: dict[str, dict[int, float]] = {}
+        self._of_any_code: set[str] = set()
         for row in rows:
-            self._sessions.setdefault(row.run.key, set()).add(row.session)
+            self._remember(row)
 
-    def sessions(self, run: Run) -> set[int]:
-        """Which sessions of a run are there."""
-        return self._sessions.get(run.key, set())
+    def _remember(self, row: Row) -> None:
+        self._accuracies.setdefault(row.run.key, {})[row.session] = row.accuracy
+        self._of_any_code.add(replace(row.run, code_digest="").key)
+
+    def accuracies(self, run: Run) -> dict[int, float]:
+        """A_b of the sessions of a run that are there."""
+        return self._accuracies.get(run.key, {})
+
+    def is_outdated(self, run: Run) -> bool:
+        """Whether there are rows of a run, but of other code only."""
+        return not self.accuracies(run) and replace(run, code_digest="").key in self._of_any_code
 
     def append(self, row: Row) -> None:
-        """Add a row; it is on the disk when this returns."""
-        line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")) + "\n"
+        """Add a row; it is on the disk when this returns. An InputError where what the method told cannot be written as JSON."""
+        try:
+            line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")) + "\n"
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{row.run.method} must tell its costs in plain numbers and texts; it does not ({error}): correct the method"
+            ) from error
         content = line.encode()
         with self.path.open("ab", buffering=0) as file:
             before = file.tell()
@@ -238,4 +288,4 @@ class Results:
             except OSError as error:
                 file.truncate(before)
                 raise VisvmError(f"{self.path} must take another row; it does not ({error.strerror}): make room") from error
-        self._sessions.setdefault(row.run.key, set()).add(row.session)
+        self._remember(row)

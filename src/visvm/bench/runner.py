@@ -8,7 +8,7 @@ import inspect
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from visvm.bench.datasets import DATASETS
 from visvm.bench.environment import code_digest, describe_environment, load_average
 from visvm.bench.features import EncodedData, Progress, encode_data, seconds_per_image
-from visvm.bench.loading import ImageData, load_dataset, read_content
+from visvm.bench.loading import ImageData, load_dataset, read_content, require_present
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.metrics import score
@@ -81,6 +81,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
     progress : callable
     """
     check_methods(recipe)
+    require_present(recipe.datasets, root)
     loaded = []
     for number, name in enumerate(recipe.datasets):
         progress("reading data sets", number, len(recipe.datasets))
@@ -128,7 +129,7 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
 
 def missing_runs(job: Job, results: Results) -> list[Run]:
     """Runs of a job that do not have all their rows yet."""
-    return [run for run in job.runs if len(results.sessions(run)) < job.n_sessions(run)]
+    return [run for run in job.runs if len(results.accuracies(run)) < job.n_sessions(run)]
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Pr
     encode_seconds = seconds_per_image(job.data, job.encoder, job.transform)
     for number, run in enumerate(missing):
         progress(f"runs on {job.data.name} with {job.encoder.name}", number, len(missing))
-        rows = measure(run, encoded, job.setup(run), results.sessions(run), encode_seconds, progress)
+        rows = measure(run, encoded, job.setup(run), set(results.accuracies(run)), encode_seconds, progress)
         while True:
             try:
                 row = next(rows, None)
@@ -168,7 +169,12 @@ def execute(job: Job, results: Results, cache: FeatureCache | None, progress: Pr
                 break
             if row is None:
                 break
-            results.append(row)  # a disk that is full is no failure of the method
+            row = replace(row, n_shared=job.n_shared)
+            try:
+                results.append(row)
+            except InputError as error:  # a disk that is full is another error, and no failure of the method
+                yield Failure(run, str(error))
+                break
             yield row
     progress(f"runs on {job.data.name} with {job.encoder.name}", len(missing), len(missing))
 
@@ -295,7 +301,7 @@ def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
 def _protocol(dataset: str, protocol: str) -> str:
     """A protocol in full: what "B0" and "B-half" mean depends on the data set."""
     if protocol not in ("B0", "B-half"):
-        return plain_protocol(protocol)
+        return plain_protocol(protocol.replace(", ", ","))
     if dataset not in DATASETS:
         raise InputError(f"{protocol!r} is defined for {', '.join(DATASETS)}; {dataset} is none: give such as 'B0 Inc10'")
     known = DATASETS[dataset]

@@ -48,16 +48,20 @@ class Setting:
 
     @property
     def standard(self) -> dict[str, FinishedRun]:
-        """The runs of the main table, by label: seed 0, the usual class order, tested on the test images, with default options.
+        """The runs of the main table, by label: the usual class order, seed 0, tested on the test images, with default options.
 
-        A method that was run with one set of other options only is taken with these, and its label says them.
+        Where no run has that order and seed, they are the least that some have. A method that was run with other options only is
+        taken with these, and its labels say them.
         """
-        usual = [each for each in self.runs if is_usual(each.run)]
-        by_method = grouped(usual, lambda each: each.run.method)
+
+        def seeds(run: Run) -> tuple[bool, int, int]:
+            return run.class_order_seed != CLASS_ORDER_SEED, run.class_order_seed, run.seed
+
+        tested = [each for each in self.runs if each.run.split == "test"]
+        least = min((seeds(each.run) for each in tested), default=None)
         chosen = []
-        for runs in by_method.values():
-            default = [each for each in runs if not each.run.options]
-            chosen += default or (runs if len(runs) == 1 else [])
+        for runs in grouped([each for each in tested if seeds(each.run) == least], lambda each: each.run.method).values():
+            chosen += [each for each in runs if not each.run.options] or runs
         return {each.label: each for each in in_order(chosen)}
 
     @property
@@ -95,11 +99,6 @@ def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[
     key = ("data_digest", "weights_digest", "transform_key", "protocol")
     found = [one(group) for group in grouped(runs, lambda each: tuple(getattr(each.run, name) for name in key)).values()]
     return sorted(found, key=place)
-
-
-def is_usual(run: Run) -> bool:
-    """Whether a run belongs to the main comparison, its options aside."""
-    return run.split == "test" and run.seed == 0 and run.class_order_seed == CLASS_ORDER_SEED
 
 
 def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:

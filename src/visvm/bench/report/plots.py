@@ -237,7 +237,9 @@ def bars(title: str, groups: Sequence[tuple[str, Mapping[str, float]]], methods:
         axes.grid(visible=False, axis="x")
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel("final accuracy (%)")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=len(methods))
+    wide = max(map(len, methods)) * 0.075 + 0.55  # of an entry, in inches
+    columns = min(len(methods), max(1, int(figure.get_figwidth() / wide)))
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=columns)
     set_title(figure, title)
     return figure
 

@@ -51,9 +51,13 @@ def what_was_run(material: Material) -> Section:
 
 def _outdated(material: Material) -> str:
     """How many rows are left out because their method's code has changed since."""
-    used = {each.run.key for each in material.finished} | {each.run.key for each in material.unfinished}
+    used = {run.key: run for run in [each.run for each in material.finished] + [each.run for each in material.unfinished]}
     n = sum(row.run.key not in used for row in material.rows)
-    return f" {count(n)} rows that older code of a method had measured are left out." if n else ""
+    said = f" {count(n)} rows that older code of a method had measured are left out." if n else ""
+    by_method = grouped(used.values(), lambda run: run.method)
+    mixed = [method for method, runs in sorted(by_method.items()) if len({run.code_digest for run in runs}) > 1]
+    other = f" Code has changed between settings: of {', '.join(mixed)} these must not be compared with each other."
+    return said + (other if mixed else "")
 
 
 def main_table(material: Material) -> Section | None:
@@ -64,9 +68,9 @@ def main_table(material: Material) -> Section | None:
         blocks += [compare(material, encoder, part, (AVERAGE, FINAL)) for part in chunks(found, 6)]
     ceiling = any(run.run.method == ORACLE for setting in material.settings for run in setting.standard.values())
     intro = (
-        "Average accuracy over sessions (Ā) and accuracy after the last session (A_B), in percent: class order 1993, seed 0, "
-        "test images, default options; a method that was run with one set of other options only has them behind its name. "
-        "The best is bold, the second underlined."
+        "Average accuracy over sessions (Ā) and accuracy after the last session (A_B), in percent: class order 1993, seed 0 (or "
+        "the least there are), test images, default options; a method that was run with other options only has them behind its "
+        "name. The best is bold, the second underlined."
     )
     oracle = f" {ORACLE} learns all classes at once: a ceiling, not a competitor."
     return Section("Accuracy", [intro + (oracle if ceiling else ""), *blocks]) if blocks else None
@@ -91,13 +95,17 @@ def _curves_of(material: Material, setting: Setting) -> Picture:
     lines = [plots.Line(each.label, each.run.method, each.seen, [100 * value for value in each.accuracies]) for each in runs]
     gaps = {"best other method": plots.gap(lines), "best relative": plots.gap(lines, RELATIVES.__contains__)}
     told = {kind: gap for kind, gap in gaps.items() if gap is not None}
-    where = [
-        f"{abs(gap.points):.2f} points {'ahead of' if gap.points >= 0 else 'behind'} {gap.other}, the {kind}"
-        for kind, gap in told.items()
-    ]
+    where = [f"{_distance(gap.points)} {gap.other}, the {kind}" for kind, gap in told.items()]
     said = f" In the end {next(iter(told.values())).ours} is {', and '.join(where)}." if told else ""
     drawing = plots.curves(setting.label, lines, material.look)
     return Picture(f"curves-{material.names[setting.label]}", f"{setting.label}: accuracy over classes seen.{said}", drawing)
+
+
+def _distance(points: float) -> str:
+    shown = f"{abs(points):.2f}"
+    if shown == "0.00":
+        return "level with"
+    return f"{shown} points {'ahead of' if points > 0 else 'behind'}"
 
 
 def ablation(material: Material) -> Section | None:
@@ -168,8 +176,9 @@ def forgetting(material: Material) -> Section | None:
                 )
                 blocks.append(Picture(name, caption, plots_analysis.session_maps(f"{labels}, {encoder}", panels)))
     intro = (
-        "F_B, in points: how far the accuracy on each session's classes has fallen from its best to the end, averaged over all "
-        "sessions but the last. Lower is better. Some of it is no loss of memory: with more classes there is more to confuse."
+        "F_B, in points: how far the accuracy on each session's classes has fallen from its best before the last session to the "
+        "end, averaged over all sessions but the last. Lower is better; below 0, it has risen. Some of it is no loss of memory: "
+        "with more classes there is more to confuse."
     )
     return Section("Forgetting", [intro, *blocks]) if blocks else None
 
@@ -225,8 +234,11 @@ def _data_table(material: Material) -> Table:
         trained, tested = sum(row.n_train for row in largest.rows), largest.rows[-1].n_test
         protocols = ", ".join(dict.fromkeys(setting.first.protocol for setting in settings))
         digest = largest.run.data_digest[:8]
-        lines.append((settings[0].data, protocols, *map(count, (len(largest.class_names), trained, tested)), digest))
-    return _plain_table("Data sets", ("data set", "protocols", "classes", "learned", "tested", "digest"), lines)
+        shared = largest.rows[-1].n_shared
+        told = "not told" if shared is None else count(shared)
+        lines.append((settings[0].data, protocols, *map(count, (len(largest.class_names), trained, tested)), told, digest))
+    header = ("data set", "protocols", "classes", "learned", "tested", "test images among those learned", "digest")
+    return _plain_table("Data sets", header, lines)
 
 
 def _encoder_table(material: Material) -> Table:

@@ -70,9 +70,9 @@ def _spread_table(
         for line, label, cell, each in zip(cells, groups, column, spreads, strict=True):
             beside = write(*aside) if aside and label == OURS else ""
             line.append(Cell(write(100 * each.mean, 100 * each.std), cell.mark, beside))
-    ours = groups.get(OURS, [])
-    for line, (label, group) in zip(cells, groups.items(), strict=True):
-        line.append(Cell("" if label == OURS else _lead(ours, group, seeds, decimals)))
+    ours = next((group for group in groups.values() if group[0].run.method == OURS), [])
+    for line, group in zip(cells, groups.values(), strict=True):
+        line.append(Cell("" if group is ours else _lead(ours, group, seeds, decimals)))
     columns = (
         *(Column("method", words=True), Column(_SEEDS[seeds], words=True), Column("Ā"), Column("A_B")),
         Column(f"A_B of {OURS} less this, seed by seed"),

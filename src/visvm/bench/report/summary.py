@@ -125,22 +125,24 @@ class Spread:
 
 
 def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
-    """Put rows together to runs; of two rows of one session the later counts, and of a method only its newest code.
+    """Put rows together to runs; of two rows of one session the later counts, and of a method in a setting only its newest code.
 
     Parameters
     ----------
     rows : sequence of Row
-        Of a method whose code has changed, what was measured before is left out even where it was not measured again: means
-        over seeds and tables must not mix two programs.
+        Of a method whose code has changed, what was measured before in the same setting is left out even where it was not
+        measured again: means over seeds and options must not mix two programs.
 
     Returns
     -------
     list of FinishedRun, list of UnfinishedRun
     """
     finished, unfinished = [], []
-    by_method = grouped(rows, lambda row: row.run.method).values()
-    newest = {(last := max(same, key=lambda row: row.measured_at)).run.method: last.run.code_digest for same in by_method}
-    current = [row for row in rows if row.run.code_digest == newest[row.run.method]]
+    newest = {
+        where: max(same, key=lambda row: row.measured_at).run.code_digest
+        for where, same in grouped(rows, _method_in_setting).items()
+    }
+    current = [row for row in rows if row.run.code_digest == newest[_method_in_setting(row)]]
     for group in grouped(current, lambda row: row.run.key).values():
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
@@ -149,6 +151,11 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
         else:
             unfinished.append(UnfinishedRun(run, tuple(sorted(by_session)), n_sessions))
     return finished, unfinished
+
+
+def _method_in_setting(row: Row) -> tuple[str, ...]:
+    run = row.run
+    return run.method, run.data_digest, run.weights_digest, run.transform_key, run.protocol, run.split
 
 
 def competes(method: str) -> bool:
