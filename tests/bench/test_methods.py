@@ -19,6 +19,7 @@ from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.methods.ranpac import RIDGES
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS
+from visvm.bench.rows import read_rows
 from visvm.errors import EncoderError, IllConditionedWarning, InputError
 from visvm.head import memory
 from visvm.head.kernel_map import KernelMap, frozen_normal
@@ -195,6 +196,21 @@ def test_reproducibility_says_something_of_every_method():
     for name in (*BASELINES, OURS, ORACLE):
         assert text.count(f"\n| `{name}` | ") == 1
         assert text.count(f"**{name}**") == 1
+
+
+def test_reproducibility_has_the_numbers_of_the_rows():
+    root = Path(__file__).parents[2]
+    text = (root / "REPRODUCIBILITY.md").read_text("utf-8")
+    found = {}
+    for row in read_rows(root / "results"):
+        run = row.run
+        where = (run.dataset, run.protocol, run.encoder, run.class_order_seed, run.seed, run.options, run.split)
+        if where == ("cub200", "B0 Inc20", "dinov2-s14", 1993, 0, {}, "test"):
+            found.setdefault(run.method, []).append(100 * row.accuracy)
+    for method, accuracies in found.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| `{method}` |")]
+        assert line.split(" | ")[2] == f"{np.mean(accuracies):.2f} / {accuracies[-1]:.2f}"
+    assert len(found) == len((*BASELINES, OURS, ORACLE)) - 1  # all but zs-clip
 
 
 def test_vis_paper_trains_the_mixer_by_sgd():
