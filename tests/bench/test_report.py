@@ -386,7 +386,8 @@ def test_bars_of_other_options_are_left_out(monkeypatch):
     monkeypatch.setattr(plots, "bars", lambda title, groups, *_: drawn.append(groups) or plots.Drawing("<svg></svg>", b""))
     runs = [("visual-lssvm", [0.5]), ("visual-lssvm+kernel", [0.6]), (make_run("vis", options={"n_components": 5}), [0.7])]
     both(sections.ablation, *runs)
-    assert [set(heights) for groups in drawn for _, heights in groups] == [{"visual-lssvm", "visual-lssvm+kernel"}] * len(drawn)
+    assert drawn
+    assert all(set(heights) == {"visual-lssvm", "visual-lssvm+kernel"} for groups in drawn for _, heights in groups)
 
 
 def test_a_busy_machine_is_told():
