@@ -224,7 +224,7 @@ METHODS_TWO = (("vis", 0.8), ("mine", 0.7))
 )
 def test_gap_at_the_end_of_the_curves(monkeypatch, ours, said, shown):
     labels = []
-    monkeypatch.setattr(plots, "_label_ends", lambda *given: labels.append(given[-1]))
+    monkeypatch.setattr(plots, "label_ends", lambda *given: labels.append(given[-1]))
     runs = ("vis", [1.0, ours]), ("mine", [1.0, 0.75]), ("vis-oracle", [1.0, 0.99])
     _, markdown = both(sections.curves, *runs)
     assert f"In the end vis is {said} mine, the best other method." in markdown
@@ -454,7 +454,7 @@ def test_styles_stay_with_their_methods():
 def overlaps(figure, texts):
     """Pairs of texts whose boxes share some area."""
     figure.canvas.draw()
-    boxes = [(text.get_text(), Text.get_window_extent(text).shrunk(0.98, 0.9)) for text in texts]  # without its line
+    boxes = [(text.get_text(), Text.get_window_extent(text).shrunk(0.98, 0.9)) for text in texts if text.get_text()]
     return [(a, b) for (a, one), (b, two) in itertools.combinations(boxes, 2) if one.overlaps(two)]
 
 
@@ -462,7 +462,7 @@ def test_labels_do_not_overlap():
     look = plots.styles(METHODS)
     lines = [plots.Line(name, name, [1, 2], [90, 100 * final]) for name, (final, *_) in METHODS.items()]
     costs = [
-        plots_analysis.Costs(name, name, 100 * final, n, size, 1.0, 1.0, None) for name, (final, n, size, _) in METHODS.items()
+        plots_analysis.Measured(name, name, 100 * final, n, size, 1.0, 1.0, None) for name, (final, n, size, _) in METHODS.items()
     ]
     with matplotlib.style.context(["default", plots._RC]):
         curves = plots.curves.__wrapped__("t", lines, look)
@@ -475,9 +475,10 @@ def test_labels_do_not_overlap():
         ]
         scatter = plots_analysis.trade_offs.__wrapped__("t", costs, look)
         FigureCanvasAgg(scatter)
-        for axes in scatter.axes:
-            assert overlaps(scatter, axes.texts) == []
-            assert len(axes.texts) == len(METHODS)
+        assert overlaps(scatter, scatter.axes[1].texts) == []
+        named = [text.get_text() for text in scatter.axes[1].texts if text.get_text()]
+        assert named == [f"{name} {100 * final:.2f}" for name, (final, *_) in METHODS.items()]
+        assert all(scatter.bbox.x1 >= text.get_window_extent().x1 for text in scatter.axes[1].texts)
 
 
 def test_drawing_is_a_picture():

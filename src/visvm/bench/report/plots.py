@@ -16,6 +16,7 @@ import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS, competes
@@ -168,7 +169,7 @@ def curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
     if len(ticks) <= 12:
         axes.set_xticks(ticks)
     ahead = gap(lines)
-    _label_ends(axes, height, lines, look, "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})")
+    label_ends(axes, height, lines, look, "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})")
     return figure
 
 
@@ -180,25 +181,39 @@ def _draw_std(axes: Axes, line: Line, style: Style) -> None:
         axes.errorbar(line.x, y, std, fmt="none", ecolor=style.colour, elinewidth=0.7, capsize=1.6, capthick=0.7)
 
 
-def _label_ends(axes: Axes, height: float, lines: Sequence[Line], look: Styles, after_ours: str) -> None:
-    """Names beyond the right end of the lines, moved apart as little as possible, each tied to its line."""
+def label_ends(axes: Axes, height: float, lines: Sequence[Line], look: Styles, after_ours: str = "") -> None:
+    """Names beyond the right end of the lines, moved apart as little as possible, each with its marker, tied to its line.
+
+    Parameters
+    ----------
+    axes : Axes
+    height : float
+        Of the axes, in inches.
+    lines : sequence of Line
+    look : Styles
+    after_ours : str
+        What to write behind our name and number.
+    """
     low, high = axes.get_ylim()
     ends = [line.y[-1] for line in lines]
     places = apart(ends, 0.14 * (high - low) / height, low, high)
+    column = axes.transAxes + ScaledTranslation(12 / 72, 0, axes.figure.dpi_scale_trans)
     for line, end, place in zip(lines, ends, places, strict=True):
-        ours = line.method == OURS
-        text = f"{shortened(line.label, 34)} {end:.2f}{after_ours if ours else ''}"
-        tie = {"arrowstyle": "-", "color": look[line.method].colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 2, "patchA": None}
+        ours, style = line.method == OURS, look[line.method]
+        y = (place - low) / (high - low)
+        tie = {"arrowstyle": "-", "color": style.colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
+        axes.annotate("", (line.x[-1], end), xytext=(1, y), textcoords=column, arrowprops=tie, annotation_clip=False)
+        axes.plot(1, y, style.marker, color=style.colour, markersize=3.6, transform=column, clip_on=False)
         axes.annotate(
-            text,
-            (line.x[-1], end),
-            xytext=(1.045, (place - low) / (high - low)),
-            textcoords="axes fraction",
+            f"{shortened(line.label, 34)} {end:.2f}{after_ours if ours else ''}",
+            (1, y),
+            xycoords="axes fraction",
+            xytext=(17, 0),
+            textcoords="offset points",
             va="center",
             fontsize=7.5,
-            color=look[OURS].colour if ours else INK,
+            color=style.colour if ours else INK,
             fontweight="bold" if ours else "normal",
-            arrowprops={**tie, "relpos": (0, 0.5)},
             annotation_clip=False,
         )
     axes.set_ylim(low, high)

@@ -1,7 +1,7 @@
 """Figures of what accuracy costs and where it is lost: parameters and state, time and memory, sessions, confused classes."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -11,15 +11,14 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from visvm.bench.report.plots import INK, PALE, Styles, drawn, set_title, shortened
+from visvm.bench.report.plots import INK, PALE, Line, Styles, drawn, label_ends, set_title, shortened
 from visvm.bench.report.summary import OURS
 
-_LABEL_SIZE = 7.0
 _MAP = matplotlib.colormaps["Blues"].resampled(25)  # light to dark without a turn: readable in grey; a finer one becomes pixels
 
 
 @dataclass(frozen=True)
-class Costs:
+class Measured:
     """What a method reached, in percent, and at what price; None where it was not measured."""
 
     label: str
@@ -33,36 +32,44 @@ class Costs:
 
 
 @drawn
-def trade_offs(title: str, methods: Sequence[Costs], look: Styles) -> Figure:
-    """Average accuracy against trainable parameters, and against the size of the state."""
-    figure = Figure(figsize=(7.6, 3.4))
+def trade_offs(title: str, methods: Sequence[Measured], look: Styles) -> Figure:
+    """Average accuracy against trainable parameters, and against the size of the state.
+
+    A method is as high on the left as on the right, so that one column of names does for both.
+    """
+    height = max(2.5, 0.16 * len(methods))  # of the axes, in inches
+    figure = Figure(figsize=(7.6, height + 0.8))
     left, right = figure.subplots(1, 2, sharey=True)
     panels = [
         (left, "parameters trained by gradient descent", [each.trainable_parameters for each in methods], short_count),
         (right, "state kept between sessions", [each.state_bytes for each in methods], lambda count: short_count(count, "B")),
     ]
-    places = [_set_log_axis(axes, counts, write) for axes, _, counts, write in panels]
-    for (axes, name, _, _), all_x in zip(panels, places, strict=True):
-        for each, x in zip(methods, all_x, strict=True):
-            style = look[each.method]
-            size = 7 if each.method == OURS else 5
+    for axes, name, counts, write in panels:
+        for each, x in zip(methods, _set_log_axis(axes, counts, write), strict=True):
+            style, ours = look[each.method], each.method == OURS
             axes.plot(
-                x, each.average, style.marker, color=style.colour, markersize=size, markeredgecolor="white", markeredgewidth=0.4
+                x,
+                each.average,
+                style.marker,
+                color=style.colour,
+                markersize=9 if ours else 5.5,
+                markeredgecolor="white",
+                markeredgewidth=0.4,
+                zorder=2 if ours else 3,  # what lies where ours lies is seen on it
             )
         axes.set_xlabel(name)
         axes.margins(y=0.12)
     left.set_ylabel("average accuracy (%)")
     set_title(figure, title)
-    figure.draw_without_rendering()  # settles where the axes are; names are then placed inside them
-    for (axes, *_), all_x in zip(panels, places, strict=True):
-        _name_points(axes, all_x, methods, look)
+    edge = right.get_xlim()[1]
+    label_ends(right, height, [Line(each.label, each.method, [edge], [each.average]) for each in methods], look)
     return figure
 
 
 @drawn
-def overhead(title: str, methods: Sequence[Costs], look: Styles) -> Figure:
+def overhead(title: str, methods: Sequence[Measured], look: Styles) -> Figure:
     """Bars of time and memory: a panel for each, a line for each method."""
-    panels: tuple[tuple[str, Callable[[Costs], float | None]], ...] = (
+    panels: tuple[tuple[str, Callable[[Measured], float | None]], ...] = (
         ("learning (s)", lambda each: each.learn_seconds),
         ("predicting (ms an image)", lambda each: each.predict_milliseconds),
         ("peak memory (MB)", lambda each: None if each.peak_memory is None else each.peak_memory / 1e6),
@@ -200,62 +207,7 @@ def _set_log_axis(axes: Axes, counts: Sequence[int], write: Callable[[float], st
     ticks = [(zero, "0")] * (0 in counts) + [(float(decade), write(10.0**decade)) for decade in decades]
     axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
     first = zero if 0 in counts else low
-    axes.set_xlim(first - 0.3, max(high, first) + 0.3 + 0.28 * (max(high, first) - first))  # room for names on the right
+    axes.set_xlim(first - 0.3, max(high, first) + 0.3)
     if 0 in counts and positive:
         axes.axvline(low - 0.4, color=PALE, linewidth=0.8, linestyle=(0, (2, 3)))  # the axis is broken here
     return [math.log10(count) if count else zero for count in counts]
-
-
-def _name_points(axes: Axes, all_x: Sequence[float], methods: Sequence[Costs], look: Styles) -> None:
-    """Write names beside points, each at the nearest place where it covers neither a point nor another name."""
-    scale = axes.figure.dpi / 72  # pixels to a typographic point
-    points = axes.transData.transform([(x, each.average) for x, each in zip(all_x, methods, strict=True)]) / scale
-    frame = np.asarray(axes.get_window_extent().extents) / scale
-    taken = [_box(point, 7, 7) for point in points]
-    for point, each in zip(points, methods, strict=True):
-        text = shortened(each.label, 26)
-        size = 0.62 * _LABEL_SIZE * len(text), 1.25 * _LABEL_SIZE
-        spots = [_box(point + shift, *size) for shift in _shifts(*size)]
-        box = min(spots, key=lambda box: _overlap(box, taken) + _outside(box, frame))  # the first of equals is the nearest
-        taken.append(box)
-        tie = {"arrowstyle": "-", "color": look[each.method].colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-        axes.annotate(
-            text,
-            point,
-            xytext=((box[0] + box[2]) / 2, (box[1] + box[3]) / 2),
-            xycoords="figure points",
-            textcoords="figure points",
-            ha="center",
-            va="center",
-            fontsize=_LABEL_SIZE,
-            fontweight="bold" if each.method == OURS else "normal",
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.2},
-            arrowprops=tie if _away(point, box) > 8 else None,
-            in_layout=False,
-        )
-
-
-def _shifts(width: float, height: float) -> Iterator[NDArray[np.float64]]:
-    """Where the middle of a name may be, seen from its point: beside, above, below, then farther and farther away."""
-    for away in range(0, 80, 4):
-        for angle in (0, 180, 30, -30, 150, -150, 60, -60, 90, -90, 120, -120):
-            x, y = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-            yield np.array([x * (width / 2 + 6 + away), y * (height / 2 + 6 + away)])
-
-
-def _box(centre: NDArray[np.float64], width: float, height: float) -> NDArray[np.float64]:
-    half = np.array([width / 2, height / 2])
-    return np.concatenate([centre - half, centre + half])
-
-
-def _away(point: NDArray[np.float64], box: NDArray[np.float64]) -> float:
-    return float(np.linalg.norm(np.maximum(np.maximum(box[:2] - point, point - box[2:]), 0)))
-
-
-def _overlap(box: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> float:
-    sides = np.minimum(box[2:], np.array(others)[:, 2:]) - np.maximum(box[:2], np.array(others)[:, :2])
-    return float(np.prod(np.clip(sides, 0, None), axis=1).sum())
-
-
-def _outside(box: NDArray[np.float64], frame: NDArray[np.float64]) -> float:
-    return float(100 * np.clip(np.concatenate([frame[:2] - box[:2], box[2:] - frame[2:]]), 0, None).sum())

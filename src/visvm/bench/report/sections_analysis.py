@@ -130,7 +130,7 @@ def trade_offs(material: Material) -> Section | None:
     pictures = []
     for settings in material.by_encoder.values():
         for setting in (each for each in settings if len(each.standard) > 1):
-            caption = f"{setting.label}: average accuracy against trainable parameters and against the size of the state."
+            caption = f"{setting.label}: average accuracy against trainable parameters (left) and size of the state (right)."
             drawing = plots_analysis.trade_offs(setting.label, _costs(setting), material.look)
             pictures.append(Picture(f"trade-offs-{material.names[setting.label]}", caption, drawing))
     intro = (
@@ -239,9 +239,9 @@ def _published_overhead(material: Material, setting: Setting) -> list[Table]:
     return [Table(caption, (Column("method", words=True), *map(Column, names)), tuple(rows))]
 
 
-def _costs(setting: Setting) -> list[plots_analysis.Costs]:
+def _costs(setting: Setting) -> list[plots_analysis.Measured]:
     return [
-        plots_analysis.Costs(
+        plots_analysis.Measured(
             label=each.label,
             method=each.run.method,
             average=100 * each.average,
