@@ -77,7 +77,9 @@ def _data_lines(state: DataState) -> list[tuple[str, str]]:
         images = f"{Count(state.n_train)} training and {Count(state.n_test)} test images"
         of = f" of the first {known.n_classes}" if state.n_classes > known.n_classes else ""
         lines.append(("found", f"{images}{of}; {state.n_classes} classes"))
-    lines += [("published", f"{split.train} training and {split.test} test images ({split.name})") for split in known.splits]
+    for split in known.splits:
+        lines.append(("published", f"{split.train} training and {split.test} test images ({split.name})"))
+        lines += [("", f"listed in {split.lists}")] if split.lists else []
     lines += [
         ("classes", f"{known.n_classes}: {known.classes}"),
         ("layout", known.layout),

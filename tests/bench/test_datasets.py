@@ -296,7 +296,8 @@ def test_doctor_data_without_a_folder_says_what_is_expected(visvm):
     assert "set VISVM_DATA to one, or give --data FOLDER" in out
     assert out.count(": absent\n") == 9
     for known in DATASETS.values():
-        for text in (known.title, known.layout, known.source, known.url, known.terms, known.classes):
+        lists = [split.lists for split in known.splits]
+        for text in (known.title, known.layout, known.source, known.url, known.terms, known.classes, *lists):
             assert text in out
         assert all(f"{split.train} training and {split.test} test images" in out for split in known.splits)
     assert max(map(len, out.splitlines())) <= 80

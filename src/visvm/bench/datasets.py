@@ -38,11 +38,14 @@ class Split:
     name : str
         Whose: "official", or "LAMDA", which stands for the files that the class-incremental papers of Nanjing share.
     train, test : Count
+    lists : str
+        The files of the archive that say which image belongs where; empty where the archive holds none, or is so divided.
     """
 
     name: str
     train: Count
     test: Count
+    lists: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,10 @@ DATASETS: Final[dict[str, DataSet]] = {
             "CUB-200-2011",
             200,
             "all",
-            (Split("official", Count(5994), Count(5794)), Split("LAMDA", Count(9430), Count(2358))),
+            (
+                Split("official", Count(5994), Count(5794), "images.txt and train_test_split.txt, where 1 is training"),
+                Split("LAMDA", Count(9430), Count(2358)),
+            ),
             "the authors' page at Caltech (CUB-200-2011)",
             "https://www.vision.caltech.edu/datasets/cub_200_2011/",
             "≈ non-commercial research and education",
@@ -174,7 +180,7 @@ DATASETS: Final[dict[str, DataSet]] = {
             "FGVC-Aircraft",
             100,
             "all 100 variants",
-            (Split("official", Count(6667), Count(3333)),),
+            (Split("official", Count(6667), Count(3333), "images_variant_trainval.txt and images_variant_test.txt"),),
             "the authors' page at Oxford (FGVC-Aircraft)",
             "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
             "non-commercial research only",
@@ -195,7 +201,7 @@ DATASETS: Final[dict[str, DataSet]] = {
             100,
             "the first 100 of 101 by folder name: all but waffles",
             (
-                Split("official", Count(75000), Count(25000)),
+                Split("official", Count(75000), Count(25000), "meta/train.txt and meta/test.txt"),
                 Split("LAMDA", Count(79998, approximate=True), Count(20012, approximate=True)),
             ),
             "the authors' page at ETH Zurich (Food-101)",
@@ -208,7 +214,9 @@ DATASETS: Final[dict[str, DataSet]] = {
             300,
             "the first 300 of 397 by folder name",
             (
-                Split("official, any of its ten", Count(15000), Count(15000)),
+                Split(
+                    "official, any of its ten", Count(15000), Count(15000), "Training_01.txt and Testing_01.txt, and so on to 10"
+                ),
                 Split("LAMDA", Count(72870, approximate=True), Count(18179, approximate=True)),
             ),
             "the authors' page at Princeton (SUN397)",
