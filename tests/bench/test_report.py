@@ -235,6 +235,19 @@ def test_gap_at_the_end_of_the_curves(monkeypatch, ours, said, shown):
     assert plots.signed(5.0) == "+5.00"
 
 
+def test_sensitivity_is_told_in_numbers():
+    kinds = {500: [0.5, 0.6], 1000: [0.7, 0.7], 2000: [0.8]}  # two seeds, two equal ones, one
+    runs = [
+        (make_run("vis", split="validation", seed=seed, options={"n_components": size}), [0.9, final])
+        for size, finals in kinds.items()
+        for seed, final in enumerate(finals)
+    ]
+    _, markdown = both(sections_analysis.sensitivities, *runs)
+    (head,) = (line for line in markdown.splitlines() if line.startswith("| A"))
+    assert [cell.strip() for cell in head.strip("|").split("|")] == ["A<sub>B</sub> with", "500", "1 000", "2 000"]
+    assert markdown_row(markdown, r"identity\_weight = 0.01") == ["55.00 ± 7.07", "70.00", "80.00"]
+
+
 def test_unfinished_run_is_listed_and_not_averaged():
     rows = make_rows(make_run("vis"), [0.9, 0.8]) + make_rows(make_run("mine", options={"a": 1}), [0.99, 0.98])[:1]
     material = gather(rows, read_published())

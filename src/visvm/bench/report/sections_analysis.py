@@ -93,7 +93,7 @@ def _lead(ours: Sequence[FinishedRun], others: Sequence[FinishedRun], seeds: See
 
 def sensitivities(material: Material) -> Section | None:
     """Accuracy over the two options studied."""
-    pictures = []
+    blocks: list[Block] = []
     for setting in material.settings:
         for number, (label, group) in enumerate(sensitivity(setting).items(), start=1):
             panels = [panel for name in SENSITIVE if (panel := _sweep(group, name)) is not None]
@@ -101,13 +101,14 @@ def sensitivities(material: Material) -> Section | None:
                 drawing = plots.sweeps(f"{label}, {setting.label}", panels)
                 over = " and over ".join(panel.option for panel in panels)
                 caption = f"{label}, {setting.label}: accuracy after the last session over {over}."
-                pictures.append(Picture(f"sensitivity-{number}-{material.names[setting.label]}", caption, drawing))
+                blocks.append(Picture(f"sensitivity-{number}-{material.names[setting.label]}", caption, drawing))
+                blocks += [_sweep_table(f"{label}, {setting.label}, over {panel.option}", panel) for panel in panels]
     intro = (
         "Accuracy after the last session on a fifth of the training images, the rest being learned. identity_weight is the "
         "paper's λ_adapt, n_components its D; where one is varied the other has its default, unless a legend says otherwise. "
         "Where there are several seeds or class orders, it is their mean, with one standard deviation."
     )
-    return Section("Sensitivity", [intro, *pictures]) if pictures else None
+    return Section("Sensitivity", [intro, *blocks]) if blocks else None
 
 
 def _sweep(group: Sequence[FinishedRun], name: str) -> plots.Sweep | None:
@@ -123,6 +124,19 @@ def _sweep(group: Sequence[FinishedRun], name: str) -> plots.Sweep | None:
             (spreads[place].mean, spreads[place].std) if place in spreads else None for place in values
         ]
     return plots.Sweep(name, values, drawn) if drawn else None
+
+
+def _sweep_table(caption: str, panel: plots.Sweep) -> Table:
+    """The numbers of a panel: a line for each of its lines."""
+
+    def write(point: tuple[float, float] | None) -> str:
+        if point is None:
+            return "–"
+        mean, std = point
+        return f"{mean:.2f} ± {std:.2f}" if std else f"{mean:.2f}"
+
+    rows = (TableRow((Cell(name), *(Cell(write(point)) for point in points))) for name, points in panel.lines.items())
+    return Table(caption, (Column("A_B with", words=True), *(Column(plots.plain(value)) for value in panel.values)), tuple(rows))
 
 
 def trade_offs(material: Material) -> Section | None:
