@@ -183,8 +183,8 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
     from visvm.bench.rows import FILE_NAME, Results, read_rows
     from visvm.bench.runner import missing_runs
     from visvm.encoders.cache import FeatureCache
-    from visvm.head.memory import human_bytes, peak_bytes
-    from visvm.terminal import out, table
+    from visvm.head.memory import available_bytes, human_bytes, peak_bytes
+    from visvm.terminal import note, out, table
 
     results = Results(output / FILE_NAME, read_rows(output) if (output / FILE_NAME).exists() else [])
     speed, lines, total, most = operations_per_second(), [], 0.0, 0
@@ -213,6 +213,9 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
     columns = ["data", "encoder", "runs to do", "images to encode", "encoding", "methods", "memory"]
     out().print(table(f"{recipe.name}: {recipe.title}", columns, lines, right=columns[2:]))
     out().print(f"about {_duration(total)} and {human_bytes(most)} of memory on this machine; nothing was run", markup=False)
+    free = available_bytes()
+    if free is not None and most > free:
+        note(f"only {human_bytes(free)} are free: take a smaller --components, or a machine with more memory")
 
 
 def _duration(seconds: float) -> str:

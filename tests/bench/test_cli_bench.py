@@ -79,6 +79,14 @@ def test_dry_run_tells_the_cost_and_does_nothing(bench, tmp_path):
     assert "0 of 48" in " ".join(out.split())
 
 
+def test_dry_run_warns_of_too_little_memory(bench, monkeypatch):
+    code, _, err = bench("table1", "--dry-run")
+    assert (code, err) == (0, "")
+    monkeypatch.setattr("visvm.head.memory.available_bytes", lambda: 1_000_000)
+    code, _, err = bench("table1", "--dry-run")
+    assert (code, err) == (0, "only 976.6 KiB are free: take a smaller --components, or a machine with more memory\n")
+
+
 @pytest.mark.parametrize("encoder", ["dinov2-s14", "nobody/nothing-of-this-name"])
 def test_dry_run_fetches_nothing(bench, encoder, monkeypatch):
     pytest.importorskip("torch")
