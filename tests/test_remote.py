@@ -12,6 +12,7 @@ from visvm.labelled import read_labelled
 from visvm.remote import RemoteFile, is_uri
 
 pytest.importorskip("pyarrow")
+fsspec = pytest.importorskip("fsspec")
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,30 @@ def test_places_that_cannot_be_read_are_refused_in_one_line(place):
         read_labelled(place)
     assert str(caught.value).startswith(place)
     assert len(str(caught.value).splitlines()) == 1
+
+
+class Offline(fsspec.AbstractFileSystem):
+    """Raises a kind of error that nobody knows, as that of the Hugging Face hub does where there is no network."""
+
+    class UnheardError(Exception):
+        pass
+
+    def info(self, path, **kwargs):
+        raise self.UnheardError
+
+    def isfile(self, path):
+        return True
+
+    def _open(self, path, **kwargs):
+        raise self.UnheardError("no\nnetwork")
+
+
+def test_whatever_a_filesystem_raises_is_told_in_one_line():
+    fsspec.register_implementation("offline", Offline, clobber=True)
+    with pytest.raises(InputError, match=r"^offline://photos must be a place .* can read; it is not \(UnheardError\)$"):
+        read_labelled("offline://photos")
+    with pytest.raises(OSError, match=r"^no network$"):
+        RemoteFile("offline://photos/one.png").read_bytes()
 
 
 def test_loose_images_and_empty_places_are_refused(photos, tmp_path):

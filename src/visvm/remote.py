@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile
 
 from visvm.encoders.images import is_image_name
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-
-_FAILURES = (OSError, ValueError, ImportError, RuntimeError, EOFError, LookupError, BadZipFile)  # fsspec has no kind of its own
 
 
 def is_uri(text: str) -> bool:
@@ -58,8 +54,8 @@ class RemoteFile:
         try:
             with filesystem.open_input_stream(f"{path.rstrip('/')}/{self.below}" if self.below else path) as file:
                 return bytes(file.read())
-        except _FAILURES as error:
-            raise OSError(" ".join(str(error).split())) from error
+        except Exception as error:  # of any kind: a filesystem may be anybody's code
+            raise OSError(_said(error)) from error
 
 
 def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
@@ -75,7 +71,7 @@ def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
 
     try:
         found = filesystem.get_file_info(FileSelector(root, recursive=True))
-    except _FAILURES as error:
+    except Exception as error:  # as above
         raise _unreadable(uri, error) from error
     classes: dict[str, list[RemoteFile]] = {}
     folders: set[str] = set()
@@ -112,7 +108,7 @@ def _opened(uri: str) -> "tuple[FileSystem, str]":
     except ArrowInvalid:  # a scheme that is not pyarrow's
         try:
             inner, path = fsspec.core.url_to_fs(uri)
-        except _FAILURES as error:
+        except Exception as error:  # as above
             raise _unreadable(uri, error) from error
         filesystem = PyFileSystem(FSSpecHandler(inner))
     except OSError as error:
@@ -121,4 +117,9 @@ def _opened(uri: str) -> "tuple[FileSystem, str]":
 
 
 def _unreadable(uri: str, error: Exception) -> InputError:
-    return InputError(f"{uri} must be a place that pyarrow or fsspec can read; it is not ({' '.join(str(error).split())})")
+    return InputError(f"{uri} must be a place that pyarrow or fsspec can read; it is not ({_said(error)})")
+
+
+def _said(error: Exception) -> str:
+    """What an error says, in one line; its kind where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
