@@ -25,11 +25,12 @@ import numpy as np
 
 from visvm import load_encoder
 from visvm.bench.environment import code_digest
-from visvm.bench.features import encode_data
-from visvm.bench.loading import load_dataset
+from visvm.bench.loading import LabelledImages, load_dataset
 from visvm.bench.streams import class_order
 from visvm.encoders.cache import FeatureCache
+from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
+from visvm.encoders.pipeline import encode_files
 from visvm.head.classifier import IncrementalLSSVC
 from visvm.head.fusion import MixerOptions, train_mixer
 from visvm.head.kernel_map import KernelMap
@@ -246,6 +247,19 @@ def keep(title: str, lines: list[str]) -> None:
     page.write_text("\n".join(text), encoding="utf-8")
 
 
+def base_session(train: LabelledImages, classes: np.ndarray, encoder: Encoder) -> Base:
+    """The training images of these classes, encoded, and no others."""
+    rows = np.flatnonzero(np.isin(train.targets, classes))
+    images, transform = [train.images[row] for row in rows], Transform("squash", encoder.preprocessing)
+    with FeatureCache() as cache:
+        encoded = encode_files(images, encoder, transform, cache, lambda *_: None)
+    if encoded.unreadable:
+        raise SystemExit(f"every image must be readable; {encoded.unreadable[0].path} is not: replace it")
+    labels = np.searchsorted(np.sort(classes), train.targets[rows])
+    output = encoder.project(encoded.features[:, -encoder.layer_dims[-1] :]).astype(np.float64)
+    return Base(encoded.features, labels, encoder.layer_dims, output)
+
+
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser()
@@ -258,13 +272,8 @@ def main() -> None:
     order = class_order(len(data.classes), 1993)
     for name in given.encoder or ["dinov2-s14", "clip-b16-openai"]:
         encoder = load_encoder(name)
-        with FeatureCache() as cache:
-            train = encode_data(data, encoder, Transform("squash", encoder.preprocessing), cache, lambda *_: None).train
         for n_classes in given.base or [20, 100]:
-            rows = np.flatnonzero(np.isin(train.targets, order[:n_classes]))
-            labels = np.searchsorted(np.sort(order[:n_classes]), train.targets[rows])
-            final = train.features[rows][:, -encoder.layer_dims[-1] :]
-            base = Base(train.features[rows], labels, encoder.layer_dims, encoder.project(final).astype(np.float64))
+            base = base_session(data.train, order[:n_classes], encoder)
             for part in given.parts or PARTS:
                 title, work = PARTS[part]
                 keep(f"{name}, base of {n_classes} classes: {title}", work(base))
