@@ -2,10 +2,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.font_manager import FontEntry, fontManager
 from PIL import Image
 
 from visvm import InputError
-from visvm.figures import check_figure_name, draw_demo, draw_evaluation
+from visvm.figures import check_figure_name, draw_demo, draw_evaluation, fonts
 from visvm.results import evaluate_labels
 
 
@@ -41,3 +42,11 @@ def test_names_that_cannot_be_drawn_to(tmp_path, name):
     with pytest.raises(InputError) as refusal:
         check_figure_name(Path(tmp_path, name))
     assert "\n" not in str(refusal.value)
+
+
+def test_letters_that_the_usual_font_lacks(monkeypatch):
+    both = [FontEntry(name="Noto Sans CJK JP", weight=weight) for weight in (400, 700)]
+    monkeypatch.setattr(
+        fontManager, "ttflist", [*both, FontEntry(name="Yu Gothic", weight=400), FontEntry(name="Arial", weight=400)]
+    )
+    assert fonts() == ["DejaVu Sans", "Noto Sans CJK JP"]

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 OURS, THEIRS = "#0072b2", "#d55e00"
 _SUFFIXES = (".png", ".pdf", ".svg")
 _MOST_CLASSES = 30
+_WIDE_FONTS = ("Noto Sans CJK JP", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Hiragino Sans")  # Chinese, Japanese, Korean
+
+
+def fonts() -> list[str]:
+    """The font that comes with matplotlib, then those of this machine that have letters it lacks."""
+    from matplotlib.font_manager import fontManager
+
+    here = {(font.name, font.weight) for font in fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in _WIDE_FONTS if {(name, 400), (name, 700)} <= here)]  # else it is told on every use
 
 
 def check_figure_name(path: Path) -> None:
@@ -117,6 +126,10 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def _save(figure: "Figure", path: Path) -> None:
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_fontfamily(fonts())
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     with warnings.catch_warnings():

@@ -42,6 +42,11 @@ class Setting:
         return f"{self.data} {self.first.protocol}"
 
     @property
+    def stacked(self) -> str:
+        """The data set and below it the protocol, for narrow places."""
+        return f"{self.data}\n{self.first.protocol}"
+
+    @property
     def label(self) -> str:
         """Data set, protocol and encoder."""
         return f"{self.stream}, {self.encoder}"

@@ -20,11 +20,11 @@ from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS, competes
+from visvm.figures import fonts
 
 INK, PALE = "#22262a", "#8a9097"
 
 _RC = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 8,
     "text.color": INK,
     "text.parse_math": False,  # names may hold dollars
@@ -128,7 +128,7 @@ def drawn(draw: Callable[P, Figure]) -> Callable[P, Drawing]:
     @functools.wraps(draw)
     def files(*args: P.args, **kwargs: P.kwargs) -> Drawing:
         svg, png = io.BytesIO(), io.BytesIO()
-        with matplotlib.style.context(["default", _RC]), warnings.catch_warnings():
+        with matplotlib.style.context(["default", _RC | {"font.family": fonts()}]), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box in its place says as much
             figure = draw(*args, **kwargs)
             figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})

@@ -103,11 +103,11 @@ def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float
     ----------
     title : str
     panels : sequence of (str, list of lists of float)
-        Title, and after each session the accuracy on the classes of each session so far, in percent.
+        Title, of one line or two, and after each session the accuracy on the classes of each session so far, in percent.
     """
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
-    figure = Figure(figsize=(0.7 + 2.75 * across, 0.2 + 2.6 * down))
+    figure = Figure(figsize=(0.7 + 2.75 * across, 0.2 + 2.7 * down))
     every = figure.subplots(down, across, squeeze=False).ravel()
     lowest = min(99.0, min(value for _, rows in panels for row in rows for value in row))
     for axes, (stream, rows) in zip(every, panels, strict=False):
@@ -116,7 +116,7 @@ def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float
         for session, row in enumerate(rows):
             table[: len(row), session] = row
         mesh = _mesh(axes, table, lowest, size=min(6.5, 60 / n))
-        axes.set_title(shortened(stream, 30), fontsize=8)
+        axes.set_title("\n".join(shortened(line, 30) for line in stream.splitlines()), fontsize=8)
         axes.set_xlabel("after session")
         axes.set_ylabel("classes of session")
         ticks = range(0, n, max(1, n // 10))

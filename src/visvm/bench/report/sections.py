@@ -128,7 +128,7 @@ def _bars_section(material: Material, title: str, intro: str, methods: Sequence[
     pictures = []
     for encoder, settings in material.by_encoder.items():
         groups = [
-            (f"{setting.data}\n{setting.first.protocol}", heights)
+            (setting.stacked, heights)
             for setting in settings
             if len(heights := {each.label: 100 * each.final for each in setting.standard.values() if each.label in methods}) > 1
         ]
@@ -163,7 +163,7 @@ def forgetting(material: Material) -> Section | None:
         settings = [setting for setting in found if any(len(each.rows) > 1 for each in setting.standard.values())]
         for number, part in enumerate(chunks(settings, 6), start=1):
             blocks.append(compare(material, encoder, part, (measure,)))
-            focus = {setting.stream: each for setting in part if (each := setting.focus) is not None}
+            focus = {setting.stacked: each for setting in part if (each := setting.focus) is not None}
             if focus:
                 panels = [
                     (stream, [[100 * value for value in row.group_accuracy] for row in each.rows])
