@@ -416,6 +416,12 @@ def test_a_busy_machine_is_told():
     assert "whether other work ran beside is not known" in said(None)
 
 
+def test_rows_that_do_not_tell_of_shared_images_hide_none():
+    rows = make_rows(make_run("vis"), [0.9, 0.8]) + make_rows(make_run("mine"), [0.9, 0.8], n_shared=7)
+    text = write_markdown("t", [sections.what_was_run(gather(rows, read_published()))])
+    assert markdown_row(text, "cub200")[4] == "7"
+
+
 def test_ablation_says_what_is_left_out():
     streams = [("visual-lssvm", [0.5, 0.4]), ("vis", [0.6, 0.5])]
     _, markdown = both(sections.ablation, *streams)

@@ -168,6 +168,8 @@ def test_options_that_are_the_default_are_no_change():
         ({"methods": ["viss"]}, "viss"),
         ({"options": {"n_component": 5}}, "n_component"),
         ({"vary": {"depth": [1]}}, "depth"),
+        ({"methods": ["simplecil", "slda"], "options": {"n_components": 50}}, "n_components"),
+        ({"methods": ["simplecil"], "options": {}, "vary": {"n_components": [50]}}, "n_components"),
         ({"protocols": ["B0"]}, "B0"),
         ({"protocols": ["B0 Inc9"]}, "4 classes"),
         ({"datasets": ["cup200"]}, "cup200"),

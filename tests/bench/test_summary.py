@@ -199,6 +199,8 @@ def test_environments():
     assert told["cpu"] == ["a CPU", "another"]
     assert told["blas"] == ["openblas 0.3.27", "a, b"]
     assert told["threads"] == ["2"]
+    silent = replace(rows[0], environment={name: value for name, value in rows[0].environment.items() if name != "threads"})
+    assert environments([silent, changed])["threads"] == ["not told", "2"]
 
 
 def test_grouped_keeps_the_order():

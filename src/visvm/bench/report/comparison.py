@@ -213,7 +213,7 @@ def count(number: int) -> str:
     return f"{number:,}".replace(",", "\N{NO-BREAK SPACE}")
 
 
-def chunks(items: Sequence[Setting], size: int) -> list[Sequence[Setting]]:
+def in_parts(items: Sequence[Setting], size: int) -> list[Sequence[Setting]]:
     """So many at a time."""
     return [items[first : first + size] for first in range(0, len(items), size)]
 

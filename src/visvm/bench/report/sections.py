@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from visvm.bench.report import plots, plots_analysis
-from visvm.bench.report.comparison import AVERAGE, FINAL, Material, Measure, about_published, chunks, compare, count, percent
+from visvm.bench.report.comparison import AVERAGE, FINAL, Material, Measure, about_published, compare, count, in_parts, percent
 from visvm.bench.report.grouping import Setting, elsewhere
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
 from visvm.bench.report.summary import ORACLE, RELATIVES, FinishedRun, environments, grouped, with_options
@@ -38,7 +38,9 @@ def what_was_run(material: Material) -> Section:
         _plain_table("Where it was measured", ("what", "value"), [(name, "; ".join(values)) for name, values in machine.items()]),
     ]
     if "head" in several:
-        blocks.append("Nor must accuracies: LS-SVM, kernel map or choice of λ were not the same program for all rows.")
+        blocks.append(
+            "Nor must accuracies: LS-SVM, kernel map or choice of λ were not the same program for all rows, or it is not known."
+        )
     if material.unfinished:
         header = ("method", "data set", "protocol", "encoder", "class order", "seed", "split", "sessions there")
         lines = [(*_identity(each.run), f"{len(each.sessions)} of {each.n_sessions}") for each in material.unfinished]
@@ -65,7 +67,7 @@ def main_table(material: Material) -> Section | None:
     blocks: list[Block] = []
     for encoder, found in material.by_encoder.items():
         blocks += about_published(material, found)
-        blocks += [compare(material, encoder, part, (AVERAGE, FINAL)) for part in chunks(found, 6)]
+        blocks += [compare(material, encoder, part, (AVERAGE, FINAL)) for part in in_parts(found, 6)]
     ceiling = any(run.run.method == ORACLE for setting in material.settings for run in setting.standard.values())
     intro = (
         "Average accuracy over sessions (Ā) and accuracy after the last session (A_B), in percent: class order 1993, seed 0 (or "
@@ -147,7 +149,7 @@ def backbones(material: Material) -> Section | None:
     usable = [setting for settings in material.by_encoder.values() for setting in settings]
     blocks: list[Block] = []
     for stream, settings in grouped(usable, lambda setting: setting.stream).items():
-        for part in chunks(settings, 6) if len(settings) > 1 else []:
+        for part in in_parts(settings, 6) if len(settings) > 1 else []:
             blocks.append(compare(material, stream, part, (AVERAGE, FINAL), lambda setting: setting.encoder, only_ran=True))
     intro = (
         "The same images in the same sessions, seen by different encoders. In brackets, where they apply: numbers of the paper."
@@ -161,7 +163,7 @@ def forgetting(material: Material) -> Section | None:
     blocks: list[Block] = []
     for encoder, found in material.by_encoder.items():
         settings = [setting for setting in found if any(len(each.rows) > 1 for each in setting.standard.values())]
-        for number, part in enumerate(chunks(settings, 6), start=1):
+        for number, part in enumerate(in_parts(settings, 6), start=1):
             blocks.append(compare(material, encoder, part, (measure,)))
             focus = {setting.stacked: each for setting in part if (each := setting.focus) is not None}
             if focus:
@@ -197,7 +199,7 @@ def old_and_new(material: Material) -> Section | None:
     blocks = []
     for encoder, found in material.by_encoder.items():
         settings = [setting for setting in found if any(map(told, setting.standard.values()))]
-        blocks += [compare(material, encoder, part, measures) for part in chunks(settings, 4)]
+        blocks += [compare(material, encoder, part, measures) for part in in_parts(settings, 4)]
     intro = "After the last session: accuracy on the classes of earlier sessions, on those of the last, and their harmonic mean."
     return Section("Old and new classes", [intro, *blocks]) if blocks else None
 
@@ -234,8 +236,8 @@ def _data_table(material: Material) -> Table:
         trained, tested = sum(row.n_train for row in largest.rows), largest.rows[-1].n_test
         protocols = ", ".join(dict.fromkeys(setting.first.protocol for setting in settings))
         digest = largest.run.data_digest[:8]
-        shared = largest.rows[-1].n_shared
-        told = "not told" if shared is None else count(shared)
+        counts = [row.n_shared for setting in settings for each in setting.runs for row in each.rows if row.n_shared is not None]
+        told = count(counts[0]) if counts else "not told"
         lines.append((settings[0].data, protocols, *map(count, (len(largest.class_names), trained, tested)), told, digest))
     header = ("data set", "protocols", "classes", "learned", "tested", "test images among those learned", "digest")
     return _plain_table("Data sets", header, lines)

@@ -185,7 +185,7 @@ def _busy(setting: Setting) -> list[Block]:
     """A warning where other work ran beside."""
     rows = [row for each in setting.standard.values() for row in each.rows]
     loads = [
-        row.load_average / row.environment.get("cores", row.environment["threads"])
+        row.load_average / row.environment.get("cores", row.environment.get("threads", 1))
         for row in rows
         if row.load_average is not None
     ]

@@ -194,13 +194,14 @@ def spread(values: Sequence[Any]) -> Spread:
 
 
 def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
-    """All values of everything that rows tell of their environment, in the order of appearance."""
-    found: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for name, value in row.environment.items():
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            found.setdefault(name, {})[text] = None
-    return {name: list(values) for name, values in found.items()}
+    """All values of everything that rows tell of their environment, in the order of appearance; some may not tell all."""
+    told = [row.environment for row in rows]
+
+    def text(value: object) -> str:
+        return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    names = dict.fromkeys(name for environment in told for name in environment)
+    return {name: list(dict.fromkeys(text(environment.get(name, "not told")) for environment in told)) for name in names}
 
 
 def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
