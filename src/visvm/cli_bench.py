@@ -107,8 +107,8 @@ def bench(
     if failures:
         first = failures[0]
         raise VisvmError(
-            f"{len(failures)} runs failed, the others are complete; the first is {first.run.method} on {first.run.dataset} "
-            f"{first.run.protocol}: {first.reason}"
+            f"runs failed: {len(failures)}; what did not fail is complete; the first is {first.run.method} on "
+            f"{first.run.dataset} {first.run.protocol}: {first.reason}"
         )
     if not quiet:
         out().print(f"{output / 'results.jsonl'} is complete; for tables and figures: visvm report {output}", markup=False)

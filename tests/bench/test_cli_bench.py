@@ -160,7 +160,7 @@ def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypa
     monkeypatch.setitem(METHODS, "stillborn", Stillborn)
     code, out, err = bench("table1", methods="broken,stillborn,simplecil", components=None)
     assert code == 2
-    for said in ("TypeError: of its author's making", "test_cli_bench.py", "in learn", "KeyError: 'early'", "2 runs failed"):
+    for said in ("TypeError: of its author's making", "test_cli_bench.py", "in learn", "KeyError: 'early'", "runs failed: 2"):
         assert said in err
     assert "Traceback" not in out + err
     assert {row.run.method for row in read_rows(tmp_path / "out")} == {"simplecil"}

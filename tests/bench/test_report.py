@@ -403,6 +403,16 @@ def test_bars_of_other_options_are_left_out(monkeypatch):
     assert all(set(heights) == {"visual-lssvm", "visual-lssvm+kernel"} for groups in drawn for _, heights in groups)
 
 
+def test_bars_of_one_set_of_options_are_drawn(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plots, "bars", lambda title, groups, *_: drawn.append(groups) or plots.Drawing("<svg></svg>", b""))
+    runs = [(make_run(method, options={"n_components": 5}), [0.7]) for method in ("visual-lssvm+kernel", "vis")]
+    both(sections.ablation, ("visual-lssvm", [0.5]), *runs)
+    ((name, heights),) = drawn[0]
+    assert "n_components=5" in name
+    assert list(heights) == ["visual-lssvm", "visual-lssvm+kernel", "vis"]
+
+
 def test_a_busy_machine_is_told():
     def said(load):
         rows = make_rows(make_run("vis"), [0.9, 0.8], load_average=load)

@@ -23,8 +23,8 @@ def row(session=1, run=RUN):
         old_accuracy=None,
         new_accuracy=None,
         harmonic_mean=None,
-        class_correct=[1, 1],
-        class_counts=[2, 2],
+        class_correct=[1, 1] * session,
+        class_counts=[2, 2] * session,
         confusions=[(0, 1, 1)],
         seconds={"learn": 1.0, "predict": 1},
         peak_memory=None,
@@ -100,7 +100,20 @@ def test_a_damaged_line_is_named(tmp_path):
         (json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n").encode()
         for value in (float("nan"), 1.5)
     )
-    wrong = {"environment": None, "seconds": {}, "session": "2", "accuracy": "0.5", "n_shared": 1.5, "class_counts": 3}
+    wrong = {
+        "environment": None,
+        "seconds": {"learn": "x", "predict": 1.0},
+        "session": "2",
+        "accuracy": "0.5",
+        "n_shared": 1.5,
+        "class_counts": [2, True, 2, 2],
+        "n_test": 0,
+        "n_sessions": 1,
+        "session_sizes": [4],
+        "group_accuracy": [],
+        "confusions": [[0, 1]],
+        "run": {**dataclasses.asdict(RUN), "options": []},
+    }
     others = [(json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode() for name, value in wrong.items()]
     deep = b"[" * 100_000 + b"\n"
     for damage in (*others, deep, nan, above, b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import resolve_name
 from pathlib import Path
@@ -50,6 +50,8 @@ def code_digest(method: Callable[..., Any]) -> str:
     The modules of its class and of what it inherits from, with what they import from their own folder; the head, the streams and
     the metrics. Comments, docstrings and layout do not count.
     """
+    while isinstance(method, partial):
+        method = method.func
     modules = [inspect.getmodule(part) for part in (inspect.getmro(method) if inspect.isclass(method) else [method])]
     files: set[Path] = set()
     for module in (*modules, streams, metrics):

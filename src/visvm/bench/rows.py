@@ -145,12 +145,6 @@ class Row:
     format: int = FORMAT
 
 
-_KINDS = {  # what may stand for each field: a whole number also where others may
-    name: tuple(get_origin(kind) or kind for kind in (get_args(hint) if isinstance(hint, UnionType) else (hint,)))
-    for name, hint in get_type_hints(Row).items()
-}
-
-
 def parse(line: str) -> Row:
     """A row from its line."""
     said = json.loads(line, parse_constant=_refused)
@@ -159,14 +153,35 @@ def parse(line: str) -> Row:
     said["run"] = Run(**said["run"])
     said["confusions"] = [tuple(triple) for triple in said["confusions"]]
     row = Row(**said)
-    for name, kinds in _KINDS.items():
-        if not isinstance(getattr(row, name), (*kinds, int) if float in kinds else kinds):
-            raise TypeError(f"{name} is {str(getattr(row, name))[:40]!r}")
+    for part in (row.run, row):
+        for name, hint in get_type_hints(type(part)).items():
+            if not _fits(getattr(part, name), hint):
+                raise TypeError(f"{name} is {str(getattr(part, name))[:40]!r}")
     if not {"learn", "predict"} <= row.seconds.keys():
         raise ValueError("seconds has no learn or no predict")
     if not all(0.0 <= value <= 1.0 for value in (row.accuracy, *row.group_accuracy)):
         raise ValueError("an accuracy is not between 0 and 1")
+    sessions = {row.session, len(row.session_sizes), len(row.group_accuracy)}
+    classes = {sum(row.session_sizes), len(row.class_correct), len(row.class_counts)}
+    if not 1 <= row.session <= row.n_sessions or row.n_test < 1 or len(sessions) > 1 or len(classes) > 1:
+        raise ValueError("its numbers of sessions, classes and images do not go together")
     return row
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value read from JSON is what a field is declared to be: where it is a float, a whole number does as well."""
+    kinds = get_args(hint)
+    if isinstance(hint, UnionType):
+        return any(_fits(value, kind) for kind in kinds)
+    if isinstance(value, list) and get_origin(hint) is list:
+        return all(_fits(each, kinds[0]) for each in value)
+    if isinstance(value, tuple) and get_origin(hint) is tuple:
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if isinstance(value, dict) and get_origin(hint) is dict:
+        return all(_fits(each, kinds[1]) for each in value.values())
+    if kinds or hint is Any:
+        return hint is Any
+    return isinstance(value, (int, float) if hint is float else hint) and not isinstance(value, bool)
 
 
 def _refused(number: str) -> NoReturn:

@@ -278,10 +278,9 @@ def check_methods(recipe: Recipe) -> None:
     for name in [*recipe.options, *recipe.vary]:
         if name not in known:
             raise InputError(f"an option must be one of {', '.join(sorted(known))}; got {name!r}: correct it")
-        if not any(name in default_options(method) for method in recipe.methods):
-            methods = ", ".join(recipe.methods)
-            raise InputError(f"an option must be one of a method that is run; none of {methods} has {name!r}: leave it out")
     for name in recipe.vary:
+        if not any(name in default_options(method) for method in recipe.methods):
+            raise InputError(f"what is varied must be an option of a method that is run; {name!r} is none of any: correct it")
         if name in recipe.options:
             raise InputError(f"{name} must be given or varied, not both: leave one out")
 

@@ -152,7 +152,10 @@ def curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
     look : Styles
     """
     height = max(2.25, 0.16 * len(lines))  # of the axes, in inches
-    figure = Figure(figsize=(5.8, height + 0.85))
+    ahead = gap(lines)
+    after_ours = "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})"
+    longest = max(len(line.label) + (len(after_ours) if line.method == OURS else 0) for line in lines)
+    figure = Figure(figsize=(5.8 + 0.07 * max(0, min(longest, 60) - 26), height + 0.85))  # names with options are long
     axes = figure.add_subplot()
     for line in sorted(lines, key=lambda line: line.method == OURS):  # ours on top
         style = look[line.method]
@@ -168,8 +171,7 @@ def curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
     ticks = max((line.x for line in lines), key=len)
     if len(ticks) <= 12:
         axes.set_xticks(ticks)
-    ahead = gap(lines)
-    label_ends(axes, height, lines, look, "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})")
+    label_ends(axes, height, lines, look, after_ours)
     return figure
 
 
@@ -205,7 +207,7 @@ def label_ends(axes: Axes, height: float, lines: Sequence[Line], look: Styles, a
         axes.annotate("", (line.x[-1], end), xytext=(1, y), textcoords=column, arrowprops=tie, annotation_clip=False)
         axes.plot(1, y, style.marker, color=style.colour, markersize=3.6, transform=column, clip_on=False)
         axes.annotate(
-            f"{shortened(line.label, 34)} {end:.2f}{after_ours if ours else ''}",
+            f"{shortened(line.label, 40)} {end:.2f}{after_ours if ours else ''}",
             (1, y),
             xycoords="axes fraction",
             xytext=(17, 0),

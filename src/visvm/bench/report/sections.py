@@ -1,6 +1,7 @@
 """The sections of a report that follow the paper's main tables and figures; each gives None where there are no rows for it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from visvm.bench.report import plots, plots_analysis
 from visvm.bench.report.comparison import AVERAGE, FINAL, Material, Measure, about_published, compare, count, in_parts, percent
@@ -8,6 +9,7 @@ from visvm.bench.report.grouping import Setting, elsewhere
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
 from visvm.bench.report.summary import ORACLE, RELATIVES, FinishedRun, environments, grouped, with_options
 from visvm.bench.rows import Run
+from visvm.bench.runner import changed_options
 
 _ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis")
 _CLASSIFIERS = ("ncm", "ridge", "vis")
@@ -129,11 +131,7 @@ def classifiers(material: Material) -> Section | None:
 def _bars_section(material: Material, title: str, intro: str, methods: Sequence[str]) -> Section | None:
     pictures = []
     for encoder, settings in material.by_encoder.items():
-        groups = [
-            (setting.stacked, heights)
-            for setting in settings
-            if len(heights := {each.label: 100 * each.final for each in setting.standard.values() if each.label in methods}) > 1
-        ]
+        groups = [group for setting in settings if len((group := _bars(setting, methods))[1]) > 1]
         shown = [method for method in methods if any(method in heights for _, heights in groups)]
         if groups:
             drawing = plots.bars(encoder, groups, shown, material.look)
@@ -142,6 +140,18 @@ def _bars_section(material: Material, title: str, intro: str, methods: Sequence[
                 Picture(name, f"{title} with {encoder}: {', '.join(shown)}; accuracy after the last session.", drawing)
             )
     return Section(title, [intro, *pictures]) if pictures else None
+
+
+def _bars(setting: Setting, methods: Sequence[str]) -> tuple[str, dict[str, float]]:
+    """What stands below a group of bars, and their heights: of as many methods as were run with the same options."""
+    runs = [each for each in setting.standard.values() if each.run.method in methods]
+
+    def alike(options: dict[str, Any]) -> dict[str, float]:
+        same = [each for each in runs if each.run.options == changed_options(each.run.method, options)]
+        return {each.run.method: 100 * each.final for each in same}
+
+    options = max((each.run.options for each in runs), key=lambda options: (len(alike(options)), -len(options)), default={})
+    return with_options(setting.stacked, options), alike(options)
 
 
 def backbones(material: Material) -> Section | None:

@@ -14,7 +14,10 @@ from visvm.bench.report.published import Numbers
 from visvm.bench.report.summary import OURS, FinishedRun, environments, spread
 
 _MOST_PAIRS, _MOST_CLASSES = 15, 20
-_SEEDS: dict[Seeds, str] = {"class_order_seed": "class orders", "seed": "feature seeds"}
+_SEEDS: dict[Seeds, tuple[str, str]] = {
+    "class_order_seed": ("class orders", "order by order"),
+    "seed": ("feature seeds", "seed by seed"),
+}
 _PLUS_MINUS = "Mean ± sample standard deviation"
 
 
@@ -73,9 +76,10 @@ def _spread_table(
     ours = next((group for group in groups.values() if group[0].run.method == OURS), [])
     for line, group in zip(cells, groups.values(), strict=True):
         line.append(Cell("" if group is ours else _lead(ours, group, seeds, decimals)))
+    which, one_by_one = _SEEDS[seeds]
     columns = (
-        *(Column("method", words=True), Column(_SEEDS[seeds], words=True), Column("Ā"), Column("A_B")),
-        Column(f"A_B of {OURS} less this, seed by seed"),
+        *(Column("method", words=True), Column(which, words=True), Column("Ā"), Column("A_B")),
+        Column(f"A_B of {OURS} less this, {one_by_one}"),
     )
     rows = (TableRow(tuple(line), KINDS.get(method, "")) for line, method in zip(cells, methods, strict=True))
     return Table(caption, columns, tuple(rows))
