@@ -46,6 +46,7 @@ _RC = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": 0.1,  # in inches: laid out once, letters are not of the same width in all files
     "savefig.dpi": 180,
     "svg.fonttype": "path",  # no font is needed to show it
     "svg.hashsalt": "visvm",
