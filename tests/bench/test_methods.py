@@ -1,7 +1,9 @@
 """Every method of the benchmark against a slow or independent computation of the same, and all of them against one contract."""
 
+import dataclasses
 import inspect
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from visvm import IncrementalLSSVC, VisClassifier
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.methods.ranpac import RIDGES
-from visvm.bench.report.summary import BASELINES, ORACLE, OURS
+from visvm.bench.report.summary import BASELINES, ORACLE, OURS, collect, grouped
 from visvm.bench.rows import read_rows
 from visvm.errors import EncoderError, IllConditionedWarning, InputError
 from visvm.head import memory
@@ -211,6 +213,20 @@ def test_reproducibility_has_the_numbers_of_the_rows():
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{method}` |")]
         assert line.split(" | ")[2] == f"{np.mean(accuracies):.2f} / {accuracies[-1]:.2f}"
     assert len(found) == len((*BASELINES, OURS, ORACLE)) - 1  # all but zs-clip
+
+
+def test_results_has_the_numbers_of_the_rows():
+    root = Path(__file__).parents[2]
+    runs, _ = collect(read_rows(root / "results"))
+    alone = [[each] for each in runs]
+    over_seeds = grouped(runs, lambda each: dataclasses.replace(each.run, seed=0).key).values()
+    known = {
+        tuple(f"{100 * np.mean([getattr(each, name) for each in group]):.2f}" for name in ("average", "final"))
+        for group in (*alone, *over_seeds)
+    }
+    told = set(re.findall(r"(?<!to )\b(\d\d\.\d\d) / (\d\d\.\d\d)", (root / "RESULTS.md").read_text("utf-8")))
+    assert len(told) > 30
+    assert told <= known
 
 
 def test_vis_paper_trains_the_mixer_by_sgd():
