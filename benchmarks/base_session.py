@@ -61,8 +61,8 @@ BLOCKS = {"12": (12,), "10, 12": (10, 12), "6, 8, 10, 12": (6, 8, 10, 12), "9 to
 SEEN = {"a fifth": 5, "half": 2}
 MIXED = ("12", "6, 8, 10, 12", "all")
 NO_MIXER, AS_IT_STANDS = "no mixer", "mixer (as it stands)"
-RULES_SPLITS = {20: 10, 50: 5}  # classes of the first session, and how often
-RULES_TRAININGS = {
+FIRST_SPLITS = {20: 10, 50: 5}  # classes of the first session, and how often
+MIXERS = {
     AS_IT_STANDS: {},
     "mixer of blocks 6, 8, 10, 12 trained by SGD as in the paper": {"layers": BLOCKS["6, 8, 10, 12"], "optimizer": "sgd"},
     "mixer of blocks 6, 8, 10, 12 trained by SGD, rate 0.03, 20 epochs, weight 0": {
@@ -242,7 +242,7 @@ def rules_part(base: Base) -> list[str]:
     """Whether to mix, and with which λ: what each rule gives to the classes of the first session and to those to come."""
     n_classes = int(base.labels.max()) + 1
     lines: list[str] = []
-    for first, splits in RULES_SPLITS.items():
+    for first, splits in FIRST_SPLITS.items():
         if first >= n_classes:
             continue
         found = [_right_by_rule(base, first, seed) for seed in range(splits)]
@@ -282,7 +282,7 @@ def _right_by_rule(base: Base, first: int, seed: int) -> tuple[dict[str, tuple[f
     plain = learned(IncrementalLSSVC(random_state=seed), base.final)
     mixed = {
         name: learned(VisClassifier(base.layer_dims, random_state=seed, **options), base.features)
-        for name, options in RULES_TRAININGS.items()
+        for name, options in MIXERS.items()
     }
     found = {NO_MIXER: right(plain, base.final)} | {name: right(model, base.features) for name, model in mixed.items()}
     ours = mixed[AS_IT_STANDS]
