@@ -128,8 +128,9 @@ def _figure(width: float, height: float) -> "Figure":
 def _save(figure: "Figure", path: Path) -> None:
     from matplotlib.text import Text
 
+    families = fonts()
     for text in figure.findobj(Text):
-        text.set_fontfamily(fonts())
+        text.set_fontfamily(families)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     with warnings.catch_warnings():

@@ -100,21 +100,23 @@ def test_a_damaged_line_is_named(tmp_path):
         (json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n").encode()
         for value in (float("nan"), 1.5)
     )
-    wrong = {
-        "environment": None,
-        "seconds": {"learn": "x", "predict": 1.0},
-        "session": "2",
-        "accuracy": "0.5",
-        "n_shared": 1.5,
-        "class_counts": [2, True, 2, 2],
-        "n_test": 0,
-        "n_sessions": 1,
-        "session_sizes": [4],
-        "group_accuracy": [],
-        "confusions": [[0, 1]],
-        "run": {**dataclasses.asdict(RUN), "options": []},
-    }
-    others = [(json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode() for name, value in wrong.items()]
+    wrong = [
+        ("environment", None),
+        ("seconds", {}),
+        ("seconds", {"learn": "x", "predict": 1.0}),
+        ("session", "2"),
+        ("accuracy", "0.5"),
+        ("n_shared", 1.5),
+        ("class_counts", 3),
+        ("class_counts", [2, True, 2, 2]),
+        ("n_test", 0),
+        ("n_sessions", 1),
+        ("session_sizes", [4]),
+        ("group_accuracy", []),
+        ("confusions", [[0, 1]]),
+        ("run", {**dataclasses.asdict(RUN), "options": []}),
+    ]
+    others = [(json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode() for name, value in wrong]
     deep = b"[" * 100_000 + b"\n"
     for damage in (*others, deep, nan, above, b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
         path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n" + damage)

@@ -108,7 +108,6 @@ def test_a_run_that_lost_rows_gives_the_same_ones_again(place, tmp_path, kept):
 
 SCRIPT = """
 import sys, time
-from functools import partial
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.bench import test_runner

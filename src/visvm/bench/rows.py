@@ -145,6 +145,9 @@ class Row:
     format: int = FORMAT
 
 
+_HINTS = {kind: get_type_hints(kind) for kind in (Run, Row)}
+
+
 def parse(line: str) -> Row:
     """A row from its line."""
     said = json.loads(line, parse_constant=_refused)
@@ -154,7 +157,7 @@ def parse(line: str) -> Row:
     said["confusions"] = [tuple(triple) for triple in said["confusions"]]
     row = Row(**said)
     for part in (row.run, row):
-        for name, hint in get_type_hints(type(part)).items():
+        for name, hint in _HINTS[type(part)].items():
             if not _fits(getattr(part, name), hint):
                 raise TypeError(f"{name} is {str(getattr(part, name))[:40]!r}")
     if not {"learn", "predict"} <= row.seconds.keys():
