@@ -326,7 +326,7 @@ def keep(title: str, lines: list[str]) -> None:
 
 
 def base_session(train: LabelledImages, classes: np.ndarray, encoder: Encoder) -> Base:
-    """The training images of these classes, encoded, and no others."""
+    """The images of these classes, encoded, and no others; of a base session those to train with."""
     rows = np.flatnonzero(np.isin(train.targets, classes))
     images, transform = [train.images[row] for row in rows], Transform("squash", encoder.preprocessing)
     with FeatureCache() as cache:

@@ -72,7 +72,6 @@ def bench(
     """Run benchmarks of the paper. What is in results.jsonl already is not run again."""
     from visvm.bench import recipe as recipe_files
     from visvm.bench.rows import open_for_appending
-    from visvm.bench.runner import check_methods
     from visvm.terminal import out, progress_bars, table
 
     if not recipes:
@@ -92,8 +91,7 @@ def bench(
     chosen = [recipe_files.read_recipe(name).with_changes(**changes) for name in recipes]
     if components is not None:
         chosen = [recipe.with_changes(options={**recipe.options, "n_components": components}) for recipe in chosen]
-    for recipe in chosen:
-        check_methods(recipe)  # a mistake in the last one should not come to light after the first has run for hours
+    _check(chosen, components)
     with progress_bars(quiet) as progress:
         if dry_run:
             for recipe in chosen:
@@ -112,6 +110,17 @@ def bench(
         )
     if not quiet:
         out().print(f"{output / 'results.jsonl'} is complete; for tables and figures: visvm report {output}", markup=False)
+
+
+def _check(chosen: "list[Recipe]", components: int | None) -> None:
+    """A mistake in the last recipe should not come to light after the first has run for hours."""
+    from visvm.bench.runner import check_methods, default_options
+
+    for recipe in chosen:
+        check_methods(recipe)
+    methods = [method for recipe in chosen for method in recipe.methods]
+    if components is not None and not any("n_components" in default_options(method) for method in methods):
+        raise InputError(f"--components is for methods that have a D; {', '.join(methods)} have none: leave it out")
 
 
 def _jobs(
@@ -154,7 +163,7 @@ def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "
             note(f"the features of {job.data.name} take {sizes}: raise VISVM_CACHE_LIMIT, or images are encoded again each time")
         if job.n_shared and not quiet:
             share = f"{job.n_shared} of {len(job.data.test.images)} test images of {job.data.name}"
-            note(f"{share} are training images too: accuracies will be too high")
+            note(f"{share} are training images too: accuracies may be off")
         for outcome in execute(job, results, cache, progress):
             if isinstance(outcome, Failure):
                 if not quiet:

@@ -73,7 +73,7 @@ def test_dry_run_tells_the_cost_and_does_nothing(bench, tmp_path):
     assert "48 of 48" in " ".join(out.split())
     assert "nothing was run" in out
     assert not (tmp_path / "out").exists()
-    bench("table1", methods="simplecil")
+    bench("table1", methods="simplecil", components=None)
     _, out, _ = bench("table1", "--dry-run")
     assert "11 of 12" in " ".join(out.split())
     assert "0 of 48" in " ".join(out.split())
@@ -98,11 +98,11 @@ def test_a_method_that_cannot_run_is_left_out_unless_it_is_asked_for(bench):
     code, _, err = bench("ablation", components=20)
     assert code == 0
     assert "zs-clip is left out" in err
-    refused(bench("ablation", methods="zs-clip"), "text encoder")
+    refused(bench("ablation", methods="zs-clip", components=None), "text encoder")
 
 
 def test_quiet_says_nothing(bench):
-    assert bench("table1", "--quiet", methods="simplecil") == (0, "", "")
+    assert bench("table1", "--quiet", methods="simplecil", components=None) == (0, "", "")
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,7 @@ def test_quiet_says_nothing(bench):
         ({"datasets": ""}, "--datasets"),
         ({"encoder": "dinov9"}, "dinov9"),
         ({"components": "0"}, "--components"),
+        ({"methods": "simplecil,slda"}, "--components is for methods that have a D; simplecil, slda have none"),
         ({"datasets": "cub200"}, "VISVM_DATA"),
     ],
 )
@@ -168,25 +169,27 @@ def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypa
 
 def test_test_images_inside_the_training_images_are_told(bench, tmp_path):
     shutil.copy(next((tmp_path / "colours" / "train" / "red").iterdir()), tmp_path / "colours" / "test" / "red" / "again.png")
-    assert "1 of 25 test images of colours are training images too" in bench("table1", methods="simplecil")[2]
+    assert "1 of 25 test images of colours are training images too" in bench("table1", methods="simplecil", components=None)[2]
     assert {row.n_shared for row in read_rows(tmp_path / "out")} == {1}
 
 
 def test_rows_of_other_code_are_told(bench, tmp_path):
-    bench("table1", methods="simplecil")
+    bench("table1", methods="simplecil", components=None)
     path = tmp_path / "out" / FILE_NAME
     digest = read_rows(tmp_path / "out")[0].run.code_digest
     path.write_text(path.read_text().replace(digest, "c0de"))
     for arguments in (["table1", "--dry-run"], ["table1"]):
-        assert "1 of 1 runs on colours are there from other code only" in bench(*arguments, methods="simplecil")[2]
-    assert "other code" not in bench("table1", methods="simplecil")[2]
+        assert (
+            "1 of 1 runs on colours are there from other code only" in bench(*arguments, methods="simplecil", components=None)[2]
+        )
+    assert "other code" not in bench("table1", methods="simplecil", components=None)[2]
 
 
 def test_a_run_that_goes_on_tells_its_average(bench, tmp_path):
-    said = bench("table1", methods="simplecil")[2].splitlines()[-1]
+    said = bench("table1", methods="simplecil", components=None)[2].splitlines()[-1]
     path = tmp_path / "out" / FILE_NAME
     path.write_text(path.read_text().splitlines(keepends=True)[0])
-    assert bench("table1", methods="simplecil")[2].splitlines()[-1] == said
+    assert bench("table1", methods="simplecil", components=None)[2].splitlines()[-1] == said
     assert "Ā" in said
 
 
@@ -213,7 +216,7 @@ def test_an_encoder_that_cannot_be_had_is_named(bench, monkeypatch):
 
 def test_features_that_outgrow_the_cache_are_told(bench, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE_LIMIT", "1K")
-    assert "VISVM_CACHE_LIMIT" in bench("table1", methods="simplecil")[2]
+    assert "VISVM_CACHE_LIMIT" in bench("table1", methods="simplecil", components=None)[2]
 
 
 def test_estimates_grow_with_what_there_is_to_do(tmp_path):
@@ -235,7 +238,7 @@ def test_estimates_grow_with_what_there_is_to_do(tmp_path):
 
 
 def test_rows_are_plain_json(bench, tmp_path):
-    bench("table1", methods="slda")
+    bench("table1", methods="slda", components=None)
     for line in (tmp_path / "out" / FILE_NAME).read_text().splitlines():
         said = json.loads(line)
         assert {"run", "session", "accuracy", "group_accuracy", "seconds", "peak_memory", "environment"} <= said.keys()

@@ -373,6 +373,15 @@ def test_another_head_is_told():
     assert "Nor must accuracies" not in write_markdown("t", [sections.what_was_run(gather(rows[:1], read_published()))])
 
 
+def test_the_main_table_tells_the_widths():
+    other = (make_run("ranpac-head", options={"n_components": 7}), [0.5])
+    _, markdown = both(
+        sections.main_table, ("vis", [0.6]), ("ncm", [0.5]), ("klda", [0.5]), ("slda", [0.5]), ("mine", [0.5]), other
+    )
+    assert " D is each method's own: 15\N{NO-BREAK SPACE}000 of ncm, vis; 5\N{NO-BREAK SPACE}000 of klda." in markdown
+    assert "D is" not in both(sections.main_table, ("slda", [0.5]))[1]
+
+
 def test_leads_where_ours_has_options():
     options = {"options": {"n_components": 5}}
     runs = [

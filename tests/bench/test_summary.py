@@ -203,6 +203,14 @@ def test_environments():
     assert environments([silent, changed])["threads"] == ["not told", "2"]
 
 
+def test_a_head_that_is_not_told_is_known_by_the_digest_of_the_code():
+    first, second = make_rows(make_run(), [0.9, 0.8])
+    told = replace(first, environment={**first.environment, "head": "h"})
+    other = make_rows(make_run("ncm", code_digest="other"), [0.5])
+    assert environments([told, second])["head"] == ["h"]
+    assert environments([second, told, *other])["head"] == ["h", "not told"]
+
+
 def test_grouped_keeps_the_order():
     assert grouped([3, 1, 4, 1, 5], lambda number: number % 2) == {1: [3, 1, 1, 5], 0: [4]}
 

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from visvm.bench.methods import METHODS
 from visvm.bench.report import plots, plots_analysis
 from visvm.bench.report.comparison import AVERAGE, FINAL, Material, Measure, about_published, compare, count, in_parts, percent
 from visvm.bench.report.grouping import Setting, elsewhere
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
 from visvm.bench.report.summary import ORACLE, RELATIVES, FinishedRun, environments, grouped, with_options
 from visvm.bench.rows import Run
-from visvm.bench.runner import changed_options
+from visvm.bench.runner import changed_options, default_options
 
 _ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis")
 _CLASSIFIERS = ("ncm", "ridge", "vis")
@@ -76,8 +77,17 @@ def main_table(material: Material) -> Section | None:
         "the least there are), test images, default options; a method that was run with other options only has them behind its "
         "name. The best is bold, the second underlined."
     )
-    oracle = f" {ORACLE} learns all classes at once: a ceiling, not a competitor."
-    return Section("Accuracy", [intro + (oracle if ceiling else ""), *blocks]) if blocks else None
+    oracle = f" {ORACLE} keeps all images seen and learns them anew after every session: a ceiling, not a competitor."
+    return Section("Accuracy", [intro + _widths(material) + (oracle if ceiling else ""), *blocks]) if blocks else None
+
+
+def _widths(material: Material) -> str:
+    """D of the methods that were run with their defaults, which is not the same for all."""
+    shown = {each.run.method for setting in material.settings for each in setting.standard.values() if not each.run.options}
+    defaults = {method: default_options(method).get("n_components") for method in METHODS if method in shown}
+    by_width = grouped((method for method, width in defaults.items() if width), lambda method: defaults[method])
+    said = "; ".join(f"{count(width)} of {', '.join(methods)}" for width, methods in sorted(by_width.items(), reverse=True))
+    return f" D is each method's own: {said}." if said else ""
 
 
 def curves(material: Material) -> Section | None:
