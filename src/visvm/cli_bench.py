@@ -95,7 +95,7 @@ def bench(
     with progress_bars(quiet) as progress:
         if dry_run:
             for recipe in chosen:
-                _show_plan(recipe, data, output, progress)
+                _show_plan(recipe, data, output, progress, insist=methods is not None)
             return
         failures: list[Failure] = []
         with open_for_appending(output) as results:
@@ -142,6 +142,8 @@ def _jobs(
         n_outdated = sum(map(results.is_outdated, job.runs))
         if n_outdated:
             note(f"{n_outdated} of {len(job.runs)} runs on {job.data.name} are there from other code only: they count as missing")
+        for protocol, n_left in job.n_classes_left().items():
+            note(f"{protocol} of {job.data.name} leaves {n_left} of its {len(job.data.classes)} classes out")
         for method, reason in job.refused.items():
             if insist:
                 raise EncoderError(f"{reason}: leave this method out")
@@ -186,7 +188,7 @@ def _show_run(row: "Row", accuracies: list[float]) -> None:
     )
 
 
-def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Progress") -> None:
+def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Progress", *, insist: bool) -> None:
     from visvm.bench.estimate import estimate, operations_per_second
     from visvm.bench.features import count_missing, seconds_per_image
     from visvm.bench.rows import FILE_NAME, Results, read_rows
@@ -197,7 +199,7 @@ def _show_plan(recipe: "Recipe", data: Path | None, output: Path, progress: "Pro
 
     results = Results(output / FILE_NAME, read_rows(output) if (output / FILE_NAME).exists() else [])
     speed, lines, total, most = operations_per_second(), [], 0.0, 0
-    for job in _jobs(recipe, data, results, progress, insist=False, fetch=False):
+    for job in _jobs(recipe, data, results, progress, insist=insist, fetch=False):
         runs = missing_runs(job, results)
         with FeatureCache() as cache:
             n_missing = count_missing(job.data, job.encoder, job.transform, cache) if runs else 0

@@ -98,7 +98,8 @@ def test_a_method_that_cannot_run_is_left_out_unless_it_is_asked_for(bench):
     code, _, err = bench("ablation", components=20)
     assert code == 0
     assert "zs-clip is left out" in err
-    refused(bench("ablation", methods="zs-clip", components=None), "text encoder")
+    for more in ([], ["--dry-run"]):
+        refused(bench("ablation", *more, methods="zs-clip,vis"), "text encoder")
 
 
 def test_quiet_says_nothing(bench):
@@ -199,11 +200,25 @@ def test_what_is_missing_is_named_all_at_once(bench, tmp_path):
     assert "cub200, sun397 are not there" in line
 
 
-def test_a_wrong_option_is_one_line_in_the_plan_too(bench, tmp_path):
-    text = 'title = "t"\ndatasets = ["colours"]\nmethods = ["vis"]\noptions = { n_components = "many" }\n'
-    (tmp_path / "mine.toml").write_text(text)
-    line = refused(bench("mine.toml", "--dry-run", components=None))
-    assert "n_components must be a whole number; got 'many'" in line
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('options = { n_components = "many" }', "n_components must be a whole number from 1 up; got 'many'"),
+        ("options = { n_components = -5 }", "n_components must be a whole number from 1 up; got -5"),
+        ("options = { epochs = 0 }", "epochs must be a whole number from 1 up; got 0"),
+        ('split = "validation"\ntrain_per_class = 1', "every class must have two training images or more"),
+    ],
+)
+def test_what_would_fail_is_one_line_in_the_plan_too(bench, tmp_path, line, said):
+    (tmp_path / "mine.toml").write_text(f'title = "t"\ndatasets = ["colours"]\nmethods = ["vis"]\n{line}\n')
+    assert said in refused(bench("mine.toml", "--dry-run", components=None))
+    assert bench("mine.toml", components=None)[0] == 2
+
+
+def test_classes_that_come_in_no_session_are_told(bench):
+    said = "sessions 1,2 of colours leaves 1 of its 4 classes out"
+    for more in ([], ["--dry-run"]):
+        assert said in bench("table1", *more, methods="simplecil", components=None, protocol="sessions 1,2")[2]
 
 
 def test_an_encoder_that_cannot_be_had_is_named(bench, monkeypatch):
@@ -224,15 +239,16 @@ def test_estimates_grow_with_what_there_is_to_do(tmp_path):
     for part, seed in (("train", 0), ("test", 1)):
         write_photos(tmp_path / "colours" / part, tuple(COLOURS), 30, seed)
 
-    def cost(method, width, n=30):
+    def cost(method, width, n=30, **options):
         recipe = Recipe("r", "", [str(tmp_path / "colours")], [method], "", ["B0 Inc2"], [str(tmp_path / "tiny.onnx")])
-        changed = recipe.with_changes(options={"n_components": width}, train_per_class=n)
+        changed = recipe.with_changes(options={"n_components": width, **options}, train_per_class=n)
         (job,) = plan(changed, None, load_encoder, lambda *_: None)
         return estimate(job, job.runs[0], 1e9)
 
     assert cost("vis", 4000).seconds > cost("vis", 2000).seconds > cost("vis", 2000, n=10).seconds
     assert cost("vis", 4000).seconds > cost("visual-lssvm+kernel", 4000).seconds > cost("visual-lssvm", 4000).seconds
     assert cost("ridge", 4000) == cost("vis", 4000)
+    assert cost("vis", 4000, epochs=50).seconds > cost("vis", 4000).seconds
     assert cost("vis-oracle", 4000).seconds > cost("vis", 4000).seconds
     assert cost("ranpac-head", 4000).n_bytes > 8 * 4000**2 > cost("visual-lssvm+kernel", 4000).n_bytes
 

@@ -519,6 +519,19 @@ def test_labels_do_not_overlap():
         assert all(scatter.bbox.x1 >= text.get_window_extent().x1 for text in scatter.axes[1].texts)
 
 
+@pytest.mark.parametrize("n_panels", [1, 2, 3, 4])
+def test_maps_of_sessions_are_whole(n_panels):
+    panels = [("colours\nB0 Inc2", [[90.0], [80.0, 85.0], [70.0, 80.0, 0.0]])] * n_panels
+    with matplotlib.style.context(["default", plots._RC]):
+        figure = plots_analysis.session_maps.__wrapped__("vis, dinov2-s14", panels)
+        FigureCanvasAgg(figure)
+        figure.canvas.draw()
+        maps = figure.axes[:n_panels]
+        texts = [text for axes in maps for text in (axes._left_title, axes.title, axes.xaxis.label, axes.yaxis.label)]
+        assert overlaps(figure, [figure._suptitle, *texts]) == []
+        assert all(figure.bbox.containsx(box.x0) and figure.bbox.containsy(box.y0) for box in map(Text.get_window_extent, texts))
+
+
 def test_drawing_is_a_picture():
     drawing = plots.sweeps(
         "$t", [plots.Sweep("a", [0, 1e-4, 15000], {"x": [(1.0, 0.0), None, (2.0, 0.1)], "y": [(1.0, 0.0)] * 3})]

@@ -1,7 +1,9 @@
 """What a benchmark will cost, told before it starts: roughly, from operation counts and from the speed of this machine."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,9 @@ from visvm.errors import InputError
 from visvm.head.memory import Session
 from visvm.head.selection import layer_candidates
 
+_COUNTS = ("n_components", "max_selection_samples", "hidden", "epochs", "batch_size")  # options that costs follow from
 _EIGEN = 9.0  # operations of an eigen-decomposition, by the cube of its side
+_STEP = 2000.0  # operations of a step of the mixer's training, for each of its weights; most of it is waiting for the memory
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,12 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
     """
     dims = job.encoder.layer_dims
     options = {**default_options(run.method), **run.options}
+    for name in _COUNTS:
+        value = options.get(name)
+        if value is not None and not (isinstance(value, int) and value >= 1):
+            raise InputError(f"{name} must be a whole number from 1 up; got {value!r}: correct it")
     width = options.get("n_components") or dims[-1]
     limit = options.get("max_selection_samples") or len(job.data.train.images)
-    for name, value in (("n_components", width), ("max_selection_samples", limit)):
-        if not isinstance(value, int):
-            raise InputError(f"{name} must be a whole number; got {value!r}: correct it")
     fusing, refitting, choosing = (_is_a(run.method, kind) for kind in (Vis, VisOracle, RanPACHead))
     from_the_start = _is_a(run.method, KLDA, ACIL, RanPACHead)  # a D x D matrix is held
     order = class_order(len(job.data.classes), run.class_order_seed)
@@ -75,12 +80,20 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
         side = min(limit, new) if first or choosing else 0
         tries = len(layer_candidates(len(dims))) if fusing else 1
         operations += tries * (side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3)
+        operations += _training(dims, tries * side + new, {**default_options("vis"), **options}) if first and fusing else 0.0
         mixer = 2 * new * (sum(dims) + dims[-1]) if first and fusing else 0
         session = Session(new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer)
         kept = 8 * new * sum(dims) if refitting else 0  # the features so far, and a copy while some are added
         peak = max(peak, session.peak_bytes() + kept)
         seen, begin = seen + new, begin + size
     return Estimate(operations / speed, peak)
+
+
+def _training(dims: Sequence[int], n: int, options: dict[str, Any]) -> float:
+    """Operations to train a mixer of a middling set of blocks on n images, or several on as many in all."""
+    tapped = np.mean([sum(dims[layer - 1] for layer in layers) for layers in layer_candidates(len(dims))])
+    steps = options["epochs"] * n / options["batch_size"]
+    return float(_STEP * steps * options["hidden"] * (tapped + dims[-1]))
 
 
 def _is_a(method: str, *kinds: type) -> bool:

@@ -24,7 +24,7 @@ from visvm.bench.methods.method import Setup
 from visvm.bench.metrics import score
 from visvm.bench.recipe import Recipe
 from visvm.bench.rows import Results, Row, Run
-from visvm.bench.streams import ClassStream, class_order, plain_protocol, session_sizes, validation_split
+from visvm.bench.streams import ClassStream, Samples, class_order, plain_protocol, session_sizes, validation_split
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
@@ -59,6 +59,12 @@ class Job:
         """How many sessions a run has."""
         return len(session_sizes(run.protocol, len(self.data.classes)))
 
+    def n_classes_left(self) -> dict[str, int]:
+        """How many classes come in no session of a protocol, where that is any."""
+        n_classes = len(self.data.classes)
+        left = {run.protocol: n_classes - sum(session_sizes(run.protocol, n_classes)) for run in self.runs}
+        return {protocol: n for protocol, n in left.items() if n}
+
     def feature_bytes(self) -> int:
         """Size of the features of all images."""
         return 4 * (len(self.data.train.images) + len(self.data.test.images)) * sum(self.encoder.layer_dims)
@@ -89,6 +95,8 @@ def plan(recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encode
         protocols = [_protocol(name, protocol) for protocol in recipe.protocols]
         for protocol in protocols:
             session_sizes(protocol, len(data.classes))  # refuses what does not fit, before hours of work
+        if recipe.split == "validation":
+            validation_split(Samples(np.empty((len(data.train.targets), 0), dtype=np.float32), data.train.targets))  # likewise
         loaded.append((data, protocols, read_content(data)))
     progress("reading data sets", len(recipe.datasets), len(recipe.datasets))
     for encoder_name in recipe.encoders[1:]:
@@ -290,7 +298,7 @@ def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
     refused = {}
     for method in recipe.methods:
         try:
-            METHODS[method](Setup(encoder.layer_dims, encoder.project))
+            METHODS[method](Setup(encoder.layer_dims, encoder.project), **changed_options(method, recipe.options))
         except (EncoderError, WeightsError) as error:
             refused[method] = str(error)
         except Exception:  # noqa: BLE001 - a failure of its run, as in `execute`

@@ -8,13 +8,15 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from visvm.bench.report.plots import INK, PALE, Line, Styles, drawn, label_ends, set_title, shortened
 from visvm.bench.report.summary import OURS
 
-_MAP = matplotlib.colormaps["Blues"].resampled(25)  # light to dark without a turn: readable in grey; a finer one becomes pixels
+# Light to dark without a turn: readable in grey. The lightest is not the page's white. With more shades their bar becomes pixels.
+_MAP = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.1, 1.0, 25)))
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float
     """
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
-    figure = Figure(figsize=(0.7 + 2.75 * across, 0.2 + 2.7 * down))
+    figure = Figure(figsize=(0.7 + 2.75 * across, 0.4 + 3.0 * down))
     every = figure.subplots(down, across, squeeze=False).ravel()
     lowest = min(99.0, min(value for _, rows in panels for row in rows for value in row))
     for axes, (stream, rows) in zip(every, panels, strict=False):

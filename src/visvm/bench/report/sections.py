@@ -84,8 +84,8 @@ def main_table(material: Material) -> Section | None:
 def _widths(material: Material) -> str:
     """D of the methods that were run with their defaults, which is not the same for all."""
     shown = {each.run.method for setting in material.settings for each in setting.standard.values() if not each.run.options}
-    defaults = {method: default_options(method).get("n_components") for method in METHODS if method in shown}
-    by_width = grouped((method for method, width in defaults.items() if width), lambda method: defaults[method])
+    defaults = {method: default_options(method).get("n_components", 0) for method in METHODS if method in shown}
+    by_width: dict[int, list[str]] = grouped((method for method, width in defaults.items() if width), defaults.__getitem__)
     said = "; ".join(f"{count(width)} of {', '.join(methods)}" for width, methods in sorted(by_width.items(), reverse=True))
     return f" D is each method's own: {said}." if said else ""
 
