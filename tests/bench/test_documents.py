@@ -22,10 +22,10 @@ def finished():
     return collect(read_rows(ROOT / "results"))[0]
 
 
-def on_cub(method, encoder, protocol, options, **seeds):
-    """Runs on CUB's test images by the seed that is not given, in its order."""
+def runs(method, encoder, protocol, options, dataset="cub200", **seeds):
+    """Runs on test images by the seed that is not given, in its order."""
     free = "class_order_seed" if "seed" in seeds else "seed"
-    wanted = {"dataset": "cub200", "method": method, "encoder": encoder, "protocol": protocol, "split": "test", **seeds}
+    wanted = {"dataset": dataset, "method": method, "encoder": encoder, "protocol": protocol, "split": "test", **seeds}
     found = [each for each in finished() if vars(each.run).items() >= wanted.items() and each.run.options == options]
     return {getattr(each.run, free): each for each in sorted(found, key=lambda each: getattr(each.run, free))}
 
@@ -53,7 +53,7 @@ def test_reproducibility_has_the_numbers_of_the_rows():
     methods = [name for name in (*BASELINES, OURS, ORACLE) if name != "zs-clip"]
     for method in methods:
         (line,) = [line for line in REPRODUCIBILITY.splitlines() if line.startswith(f"| `{method}` |")]
-        run = on_cub(method, "dinov2-s14", "B0 Inc20", {}, class_order_seed=1993)[0]
+        run = runs(method, "dinov2-s14", "B0 Inc20", {}, class_order_seed=1993)[0]
         assert line.split(" | ")[2] == pair(run)
 
 
@@ -69,6 +69,18 @@ def test_every_pair_of_numbers_in_the_results_is_that_of_a_run_or_of_a_mean_over
     assert told <= known
 
 
+def test_the_eight_settings():
+    datasets = {"CUB": ("cub200", 20), "CIFAR-100": ("cifar100", 10)}
+    header, rows = table_after("The eight settings", "|")
+    assert len(rows) == 8
+    for where, *cells in rows:
+        name, encoder, base = where.split(", ")
+        dataset, step = datasets[name]
+        for method, cell in zip(header[1:], cells, strict=True):
+            protocol = f"{base} Inc{step}"
+            assert cell == pair(runs(method.strip("`"), ENCODERS[encoder], protocol, {}, dataset, class_order_seed=1993)[0])
+
+
 def test_the_same_width_for_all():
     header, rows = table_after("The same D for all", "|")
     assert len(rows) == 5
@@ -77,7 +89,7 @@ def test_the_same_width_for_all():
         options = changed_options(method, {"n_components": int(width.replace(" ", ""))})
         for where, cell in zip(header[1:], cells, strict=True):
             encoder, protocol = where.split()
-            assert cell == pair(on_cub(method, ENCODERS[encoder], f"{protocol} Inc20", options, class_order_seed=1993)[0])
+            assert cell == pair(runs(method, ENCODERS[encoder], f"{protocol} Inc20", options, class_order_seed=1993)[0])
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -88,7 +100,7 @@ def test_seeds_and_class_orders(encoder):
     for name, *cells in rows:
         method = name.strip("`")
         for fixed, spread, lead in zip(over, cells[::2], cells[1::2], strict=True):
-            ours, theirs = (on_cub(each, ENCODERS[encoder], "B0 Inc20", {}, **fixed) for each in (OURS, method))
+            ours, theirs = (runs(each, ENCODERS[encoder], "B0 Inc20", {}, **fixed) for each in (OURS, method))
             if spread == "draws nothing":
                 assert len({each.final for each in theirs.values()}) == 1
                 continue
