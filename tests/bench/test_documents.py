@@ -109,3 +109,15 @@ def test_seeds_and_class_orders(encoder):
             leads = 100 * np.array([ours[seed].final for seed in theirs]) - finals
             said = f"{leads.mean():+.2f} ± {leads.std(ddof=1):.2f}, ahead in {(leads > 0).sum()} of 5"
             assert (len(leads), lead) == (5, "" if method == OURS else said)
+
+
+def test_draws():
+    page = (ROOT / "benchmarks" / "DRAWS.md").read_text("utf-8")
+    _, rows = table_after("Beside a plain solver", "CLIP, first three sessions, Ā")
+    assert len(rows) == 2
+    for width, other, *cells in rows:
+        part = page[page.index(f"## {width.replace(' 000', '000')}\n") :]
+        assert f"one draw: {other.replace(', ', ' / ')}.\n" in part
+        for name, cell in zip(("visvm's R", "numpy's R", "no draw: the kernel itself"), cells, strict=True):
+            found = re.search(rf"\n\| {name}, λ = 100 \| ([^|(]+)[^|]*\| ([^|(]+)", part).groups()
+            assert cell == ", ".join(value.strip() for value in found)
