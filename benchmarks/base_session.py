@@ -1,21 +1,23 @@
 """What could make the method better, judged inside the base session alone: no test image and no later session is looked at.
 
-    python benchmarks/base_session.py --data FOLDER                              all parts, CUB-200, both encoders (an hour)
-    python benchmarks/base_session.py features --encoder dinov2-s14 --base 20    one part, one encoder, one size
+    python benchmarks/base_session.py --data FOLDER                              all parts, CUB-200,
+    both encoders (an hour) python benchmarks/base_session.py features --encoder dinov2-s14 --base
+    20    one part, one encoder, one size
 
 - ``ridge``: λ is chosen on the first few of the base classes in several ways; what each gives once all base classes are learned.
 - ``features``: the last block as it is, normalised in several ways, as the encoder puts it out (after its last norm; CLIP
   projects, too), and several blocks side by side.
 - ``mixer``: does the residual mixer pay? The mixer is trained on a fifth or a half of the base classes only, then *all* base
-  classes are learned on the fused features. What held-out images of the other classes gain is what a mixer trained once gives to
-  classes that come later; what those of its own classes gain is what a validation split of the base session shows. Differences
-  are to no mixer. The residual's length is told beside, as a share of the feature's.
+  classes are learned on the fused features. What held-out images of the other classes gain is what
+  a mixer trained once gives to classes that come later; what those of its own classes gain is what
+  a validation split of the base session shows. Differences are to no mixer. The residual's length
+  is told beside, as a share of the feature's.
 - ``rules``: the whole method as it stands, with some of the base classes as its first session: blocks, λ and mixer are settled on
-  them, then all base classes are learned. Beside it: no mixer; the mixer trained by SGD; only where held-out images of the first
-  session gain by it; with λ as without it.
+  them, then all base classes are learned. Beside it: no mixer; the mixer trained by SGD; only where
+  held-out images of the first session gain by it; with λ as without it.
 
-A fifth of every class is held out, in five different ways or more. Prints tables and keeps them in BASE_SESSION.md beside this
-file; of a table that older code made the page says so.
+A fifth of every class is held out, in five different ways or more. Prints tables and keeps them in
+BASE_SESSION.md beside this file; of a table that older code made the page says so.
 """
 
 import argparse
@@ -52,19 +54,34 @@ FIRST = (5, 20)  # classes that λ is chosen on
 WIDTHS = (2000, 15000)
 BETWEEN = tuple(3 * 10.0**power for power in range(1, 10))  # values of λ that the paper leaves out
 BEST = "(the best of all λ in the end)"
-RULES = {  # how far above the least error λ may be, and what is not tried; of those within reach the largest is taken
+# how far above the least error λ may be, and what is not tried; of those within reach the largest
+# is taken
+RULES = {
     f"{words}, {grid}": (share, left_out)
     for grid, left_out in {"the paper's values": BETWEEN, "with values between": ()}.items()
-    for words, share in {"the least error": 0.0, "within 0.5 % of it": 0.005, "within 2 % of it": 0.02}.items()
+    for words, share in {
+        "the least error": 0.0,
+        "within 0.5 % of it": 0.005,
+        "within 2 % of it": 0.02,
+    }.items()
 }
-BLOCKS = {"12": (12,), "10, 12": (10, 12), "6, 8, 10, 12": (6, 8, 10, 12), "9 to 12": (9, 10, 11, 12), "all": tuple(range(1, 13))}
+BLOCKS = {
+    "12": (12,),
+    "10, 12": (10, 12),
+    "6, 8, 10, 12": (6, 8, 10, 12),
+    "9 to 12": (9, 10, 11, 12),
+    "all": tuple(range(1, 13)),
+}
 SEEN = {"a fifth": 5, "half": 2}
 MIXED = ("12", "6, 8, 10, 12", "all")
 NO_MIXER, AS_IT_STANDS = "no mixer", "mixer (as it stands)"
 FIRST_SPLITS = {20: 10, 50: 5}  # classes of the first session, and how often
 MIXERS = {
     AS_IT_STANDS: {},
-    "mixer of blocks 6, 8, 10, 12 trained by SGD as in the paper": {"layers": BLOCKS["6, 8, 10, 12"], "optimizer": "sgd"},
+    "mixer of blocks 6, 8, 10, 12 trained by SGD as in the paper": {
+        "layers": BLOCKS["6, 8, 10, 12"],
+        "optimizer": "sgd",
+    },
     "mixer of blocks 6, 8, 10, 12 trained by SGD, rate 0.03, 20 epochs, weight 0": {
         "layers": BLOCKS["6, 8, 10, 12"],
         "optimizer": "sgd",
@@ -75,8 +92,12 @@ MIXERS = {
 }
 TRAININGS = {
     "SGD as in the paper: rate 0.01, 5 epochs, weight 0.01": MixerOptions(optimizer="sgd"),
-    "SGD, rate 0.03, 20 epochs, weight 0": MixerOptions(optimizer="sgd", epochs=20, learning_rate=0.03, identity_weight=0.0),
-    "SGD, rate 0.1, 50 epochs, weight 0": MixerOptions(optimizer="sgd", epochs=50, learning_rate=0.1, identity_weight=0.0),
+    "SGD, rate 0.03, 20 epochs, weight 0": MixerOptions(
+        optimizer="sgd", epochs=20, learning_rate=0.03, identity_weight=0.0
+    ),
+    "SGD, rate 0.1, 50 epochs, weight 0": MixerOptions(
+        optimizer="sgd", epochs=50, learning_rate=0.1, identity_weight=0.0
+    ),
     "Adam, rate 0.001, 5 epochs, weight 0.01 (default)": MixerOptions(),
     "Adam, rate 0.001, 20 epochs, weight 0.01": MixerOptions(epochs=20),
     "Adam, rate 0.001, 5 epochs, weight 0": MixerOptions(identity_weight=0.0),
@@ -115,8 +136,14 @@ def ridge_part(base: Base) -> list[str]:
     settings = [(first, width) for first in FIRST if first < n_classes for width in WIDTHS]
     columns = [_accuracies_by_rule(base, first, width) for first, width in settings]
     heads = [f"first {first}, D = {width}" for first, width in settings]
-    lines = ["| λ is the largest with | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(settings)]
-    lines += [f"| {rule} | " + " | ".join(column[rule] for column in columns) + " |" for rule in (*RULES, BEST)]
+    lines = [
+        "| λ is the largest with | " + " | ".join(heads) + " |",
+        "|---|" + "---:|" * len(settings),
+    ]
+    lines += [
+        f"| {rule} | " + " | ".join(column[rule] for column in columns) + " |"
+        for rule in (*RULES, BEST)
+    ]
     return lines
 
 
@@ -134,10 +161,16 @@ def _accuracies_by_rule(base: Base, first: int, width: int) -> dict[str, str]:
         inner = split_base_session(labels, None, seed)
         lift = lambda rows, lift=kernel_map.lift, early=early: lift(base.final[early[rows]])  # noqa: E731
         trials = search_ridge(lift, labels, np.ones(len(labels)), inner, svm_cost=SVM_COST)[1]
-        path = RidgePath(kernel_map.lift(base.final[split.train]), signs[split.train], np.ones(len(split.train)))
+        path = RidgePath(
+            kernel_map.lift(base.final[split.train]), signs[split.train], np.ones(len(split.train))
+        )
         projected = path.project(kernel_map.lift(base.final[split.held_out]))
         found = {
-            ridge: 100 * np.mean(path.scores(projected, ridge / SVM_COST).argmax(axis=1) == base.labels[split.held_out])
+            ridge: 100
+            * np.mean(
+                path.scores(projected, ridge / SVM_COST).argmax(axis=1)
+                == base.labels[split.held_out]
+            )
             for ridge in sorted({trial.ridge for trial in trials})
         }
         for rule, (share, left_out) in RULES.items():
@@ -148,19 +181,25 @@ def _accuracies_by_rule(base: Base, first: int, width: int) -> dict[str, str]:
             chosen.setdefault(rule, []).append(ridge)
         right.setdefault(BEST, []).append(max(found.values()))
     return {
-        rule: f"{np.mean(values):.2f}" + (f" ({', '.join(f'{ridge:g}' for ridge in chosen[rule])})" if rule in chosen else "")
+        rule: f"{np.mean(values):.2f}"
+        + (f" ({', '.join(f'{ridge:g}' for ridge in chosen[rule])})" if rule in chosen else "")
         for rule, values in right.items()
     }
 
 
 def features_part(base: Base) -> list[str]:
     """The last block in several scales, and blocks side by side."""
-    kinds: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # given the samples to learn from, features of all
+    # given the samples to learn from, features of all
+    kinds: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "last block": lambda _: base.final,
         "last block, unit length": lambda _: unit(base.final),
         "last block, centred": lambda train: base.final - base.final[train].mean(axis=0),
-        "last block, centred, unit length": lambda train: unit(base.final - base.final[train].mean(axis=0)),
-        "last block, standardised": lambda train: (base.final - base.final[train].mean(axis=0)) / base.final[train].std(axis=0),
+        "last block, centred, unit length": lambda train: unit(
+            base.final - base.final[train].mean(axis=0)
+        ),
+        "last block, standardised": lambda train: (
+            (base.final - base.final[train].mean(axis=0)) / base.final[train].std(axis=0)
+        ),
         "the encoder's own output": lambda _: base.output,
     }
     for name, blocks in BLOCKS.items():
@@ -178,10 +217,21 @@ def features_part(base: Base) -> list[str]:
             lift = KernelMap(features.shape[1], N_COMPONENTS, 0).lift
             weight = np.ones(len(base.labels))
             best.append(
-                search_ridge(lambda rows, lift=lift, x=features: lift(x[rows]), base.labels, weight, split, svm_cost=SVM_COST)[0]
+                search_ridge(
+                    lambda rows, lift=lift, x=features: lift(x[rows]),
+                    base.labels,
+                    weight,
+                    split,
+                    svm_cost=SVM_COST,
+                )[0]
             )
-        error, right = np.mean([trial.mse for trial in best]), np.array([100 * trial.accuracy for trial in best])
-        lines.append(f"| {name} | {error:.4f} | {right.mean():.2f} ± {right.std(ddof=1) / np.sqrt(SPLITS):.2f} |")
+        error, right = (
+            np.mean([trial.mse for trial in best]),
+            np.array([100 * trial.accuracy for trial in best]),
+        )
+        lines.append(
+            f"| {name} | {error:.4f} | {right.mean():.2f} ± {right.std(ddof=1) / np.sqrt(SPLITS):.2f} |"
+        )
     return lines
 
 
@@ -190,8 +240,13 @@ def mixer_part(base: Base) -> list[str]:
     n_classes = int(base.labels.max()) + 1
     lines: list[str] = []
     for words, part in SEEN.items():
-        seen = [np.sort(np.random.default_rng(seed).permutation(n_classes)[: n_classes // part]) for seed in range(SPLITS)]
-        plain = np.array([_judge(base, base.final, classes, seed) for seed, classes in enumerate(seen)])
+        seen = [
+            np.sort(np.random.default_rng(seed).permutation(n_classes)[: n_classes // part])
+            for seed in range(SPLITS)
+        ]
+        plain = np.array(
+            [_judge(base, base.final, classes, seed) for seed, classes in enumerate(seen)]
+        )
         lines += [
             (
                 f"The mixer sees {words} of the classes. Without one: {plain[:, 0].mean():.1f} % of these are right, "
@@ -203,12 +258,27 @@ def mixer_part(base: Base) -> list[str]:
         ]
         for training, options in TRAININGS.items():
             for name in MIXED:
-                fused = [_fuse(base, classes, BLOCKS[name], options, seed) for seed, classes in enumerate(seen)]
-                gain = np.array([_judge(base, each, seen[seed], seed) for seed, each in enumerate(fused)]) - plain
+                fused = [
+                    _fuse(base, classes, BLOCKS[name], options, seed)
+                    for seed, classes in enumerate(seen)
+                ]
+                gain = (
+                    np.array(
+                        [_judge(base, each, seen[seed], seed) for seed, each in enumerate(fused)]
+                    )
+                    - plain
+                )
                 error = gain.std(axis=0, ddof=1) / np.sqrt(SPLITS)
-                cells = [f"{mean:+.2f} ± {wide:.2f}" for mean, wide in zip(gain.mean(axis=0), error, strict=True)]
-                residual = np.mean([np.linalg.norm(each - base.final) for each in fused]) / np.linalg.norm(base.final)
-                lines.append(f"| {training} | {name} | {cells[0]} | {cells[1]} | {100 * residual:.1f} % |")
+                cells = [
+                    f"{mean:+.2f} ± {wide:.2f}"
+                    for mean, wide in zip(gain.mean(axis=0), error, strict=True)
+                ]
+                residual = np.mean(
+                    [np.linalg.norm(each - base.final) for each in fused]
+                ) / np.linalg.norm(base.final)
+                lines.append(
+                    f"| {training} | {name} | {cells[0]} | {cells[1]} | {100 * residual:.1f} % |"
+                )
         lines.append("")
     return lines[:-1]
 
@@ -216,13 +286,17 @@ def mixer_part(base: Base) -> list[str]:
 def _judge(base: Base, fused: np.ndarray, seen: np.ndarray, seed: int) -> tuple[float, float]:
     """Percent right of the held-out images of the classes in `seen`, and of the others, among all of them."""
     split = split_base_session(base.labels, None, seed)
-    model = IncrementalLSSVC(n_components=N_COMPONENTS, random_state=seed).fit(fused[split.train], base.labels[split.train])
+    model = IncrementalLSSVC(n_components=N_COMPONENTS, random_state=seed).fit(
+        fused[split.train], base.labels[split.train]
+    )
     right = model.predict(fused[split.held_out]) == base.labels[split.held_out]
     inside = np.isin(base.labels[split.held_out], seen)
     return 100 * float(right[inside].mean()), 100 * float(right[~inside].mean())
 
 
-def _fuse(base: Base, seen: np.ndarray, blocks: tuple[int, ...], options: MixerOptions, seed: int) -> np.ndarray:
+def _fuse(
+    base: Base, seen: np.ndarray, blocks: tuple[int, ...], options: MixerOptions, seed: int
+) -> np.ndarray:
     """Fused features by a mixer that was trained on the learned images of the classes in `seen`."""
     train = split_base_session(base.labels, None, seed).train
     rows = train[np.isin(base.labels[train], seen)]
@@ -259,7 +333,9 @@ def rules_part(base: Base) -> list[str]:
             right = np.array([right[rule] for right, _ in found])
             gain = (right - plain)[:, 1]
             mean, error = right.mean(axis=0), gain.std(ddof=1) / np.sqrt(splits)
-            lines.append(f"| {rule} | {mean[0]:.2f} | {mean[1]:.2f} | {gain.mean():+.2f} ± {error:.2f} |")
+            lines.append(
+                f"| {rule} | {mean[0]:.2f} | {mean[1]:.2f} | {gain.mean():+.2f} ± {error:.2f} |"
+            )
         lines.append("")
     return lines[:-1]
 
@@ -284,11 +360,15 @@ def _right_by_rule(base: Base, first: int, seed: int) -> tuple[dict[str, tuple[f
         name: learned(VisClassifier(base.layer_dims, random_state=seed, **options), base.features)
         for name, options in MIXERS.items()
     }
-    found = {NO_MIXER: right(plain, base.final)} | {name: right(model, base.features) for name, model in mixed.items()}
+    found = {NO_MIXER: right(plain, base.final)} | {
+        name: right(model, base.features) for name, model in mixed.items()
+    }
     ours = mixed[AS_IT_STANDS]
     held_out = next(trial.accuracy for trial in plain.ridge_path_ if trial.ridge == plain.ridge_)
     gains = best_layers(ours.layer_path_).accuracy > held_out
-    found["mixer where held-out images of the first session gain"] = found[AS_IT_STANDS if gains else NO_MIXER]
+    found["mixer where held-out images of the first session gain"] = found[
+        AS_IT_STANDS if gains else NO_MIXER
+    ]
     chosen = f"{plain.ridge_:g} and {ours.ridge_:g}"
     ours.ridge_ = plain.ridge_
     found["mixer, λ as without it"] = right(ours, base.features)
@@ -328,11 +408,16 @@ def keep(title: str, lines: list[str]) -> None:
 def base_session(train: LabelledImages, classes: np.ndarray, encoder: Encoder) -> Base:
     """The images of these classes, encoded, and no others; of a base session those to train with."""
     rows = np.flatnonzero(np.isin(train.targets, classes))
-    images, transform = [train.images[row] for row in rows], Transform("squash", encoder.preprocessing)
+    images, transform = (
+        [train.images[row] for row in rows],
+        Transform("squash", encoder.preprocessing),
+    )
     with FeatureCache() as cache:
         encoded = encode_files(images, encoder, transform, cache, lambda *_: None)
     if encoded.unreadable:
-        raise SystemExit(f"every image must be readable; {encoded.unreadable[0].path} is not: replace it")
+        raise SystemExit(
+            f"every image must be readable; {encoded.unreadable[0].path} is not: replace it"
+        )
     labels = np.searchsorted(np.sort(classes), train.targets[rows])
     output = encoder.project(encoded.features[:, -encoder.layer_dims[-1] :]).astype(np.float64)
     return Base(encoded.features, labels, encoder.layer_dims, output)

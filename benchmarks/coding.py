@@ -1,10 +1,12 @@
 """±1 or one-hot targets: the same answers for the same λ, and which λ each of them chooses.
 
-    python benchmarks/coding.py --data FOLDER                 CUB-200, dinov2-s14 (features are cached), about three minutes
+    python benchmarks/coding.py --data FOLDER                 CUB-200, dinov2-s14 (features are
+    cached), about three minutes
 
-All classes are learned on the lifted features of the final block. With the same λ the scores of the ±1 targets are twice those of
-the one-hot targets minus one function of x that all classes share, so the class with the highest score is the same. What can
-differ is the λ that the validation error of the base session picks. Prints a table and writes it to CODING.md beside this file.
+All classes are learned on the lifted features of the final block. With the same λ the scores of the
+±1 targets are twice those of the one-hot targets minus one function of x that all classes share, so
+the class with the highest score is the same. What can differ is the λ that the validation error of
+the base session picks. Prints a table and writes it to CODING.md beside this file.
 """
 
 import argparse
@@ -30,12 +32,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--encoder", default="dinov2-s14")
     parser.add_argument("--components", type=int, default=5000)
-    parser.add_argument("--base", type=int, default=20, help="classes of the base session, on which λ is chosen")
+    parser.add_argument(
+        "--base", type=int, default=20, help="classes of the base session, on which λ is chosen"
+    )
     given = parser.parse_args()
     data = load_dataset("cub200", given.data)
     encoder = load_encoder(given.encoder)
     with FeatureCache() as cache:
-        encoded = encode_data(data, encoder, Transform("squash", encoder.preprocessing), cache, lambda *_: None)
+        encoded = encode_data(
+            data, encoder, Transform("squash", encoder.preprocessing), cache, lambda *_: None
+        )
     width = encoder.layer_dims[-1]
     model = IncrementalLSSVC(n_components=given.components, ridge=1000.0)
     model.fit(encoded.train.features[:, -width:], encoded.train.targets)
@@ -69,13 +75,19 @@ def main() -> None:
         "|---:|---:|---:|---:|---:|",
     ]
     for ridge in RIDGE_CANDIDATES[5:]:
-        signs, one_hot = (augmented @ solve(model.statistics_, ridge, model.svm_cost, negative=value) for value in (-1.0, 0.0))
+        signs, one_hot = (
+            augmented @ solve(model.statistics_, ridge, model.svm_cost, negative=value)
+            for value in (-1.0, 0.0)
+        )
         shared = 2.0 * one_hot - signs
         spread = float(np.ptp(shared, axis=1).max())
         other = int((signs.argmax(axis=1) != one_hot.argmax(axis=1)).sum())
         errors = [trials["±1"][1][ridge], 4.0 * trials["one-hot"][1][ridge]]
         lines.append(f"| {ridge:g} | {errors[0]:.5f} | {errors[1]:.5f} | {other} | {spread:.1e} |")
-    lines += ["", *(f"λ chosen with {name} targets: {chosen:g}." for name, (chosen, _) in trials.items())]
+    lines += [
+        "",
+        *(f"λ chosen with {name} targets: {chosen:g}." for name, (chosen, _) in trials.items()),
+    ]
     print("\n".join(lines))
     (HERE / "CODING.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -1,11 +1,13 @@
 """How much of an accuracy is the draw of R: the first three sessions of CUB-200 with CLIP, beside a plain solver.
 
-    python benchmarks/draws.py --data FOLDER          3 500 images to encode (cached), then about five minutes
+    python benchmarks/draws.py --data FOLDER          3 500 images to encode (cached), then about
+    five minutes
 
-R is drawn twenty times by visvm (``KernelMap``) and twenty times by numpy's own generator. Both are solved by a few lines that
-share nothing with visvm: the kernel matrix in float64, one linear system a session. The kernel to which D tends needs no draw at
-all; it stands beside them. Of visvm's first draw, visvm's own answers are compared with the plain ones, image by image. Prints
-tables and writes them to DRAWS.md beside this file.
+R is drawn twenty times by visvm (``KernelMap``) and twenty times by numpy's own generator. Both are
+solved by a few lines that share nothing with visvm: the kernel matrix in float64, one linear system
+a session. The kernel to which D tends needs no draw at all; it stands beside them. Of visvm's first
+draw, visvm's own answers are compared with the plain ones, image by image. Prints tables and writes
+them to DRAWS.md beside this file.
 """
 
 import argparse
@@ -27,11 +29,14 @@ ENDS = (20, 40, 60)  # classes seen after each session
 N_DRAWS = 20
 SVM_COST = 10.0
 RIDGES = (30.0, 100.0, 300.0)
-OTHER_SOLVER = {5000: (91.3, 88.0), 15000: (92.1, 88.9)}  # Ā and A_B of one draw each, by D; its λ is not known
+# Ā and A_B of one draw each, by D; its λ is not known
+OTHER_SOLVER = {5000: (91.3, 88.0), 15000: (92.1, 88.9)}
 Draw = Callable[[int, int, int], np.ndarray]
 DRAWS: dict[str, Draw] = {  # by width, D and seed
     "visvm's R": lambda width, n_components, seed: KernelMap(width, n_components, seed).matrix,
-    "numpy's R": lambda width, n_components, seed: np.random.default_rng(seed).normal(0.0, width**-0.5, (width, n_components)),
+    "numpy's R": lambda width, n_components, seed: np.random.default_rng(seed).normal(
+        0.0, width**-0.5, (width, n_components)
+    ),
 }
 
 
@@ -59,13 +64,18 @@ class Stream:
             return norms * (np.sin(angle) + (np.pi - angle) * cosine) / (2.0 * np.pi)
 
         scale = n_components / self.train.shape[1]
-        return scale * arc_cosine(self.train, self.train) + 1.0, scale * arc_cosine(self.test, self.train) + 1.0
+        return scale * arc_cosine(self.train, self.train) + 1.0, scale * arc_cosine(
+            self.test, self.train
+        ) + 1.0
 
     def answers(self, kernel: np.ndarray, cross: np.ndarray, ridge: float) -> list[np.ndarray]:
         """After every session, the class of every test image of the classes seen."""
         found = []
         for end in ENDS:
-            seen, asked = np.flatnonzero(self.train_labels < end), np.flatnonzero(self.test_labels < end)
+            seen, asked = (
+                np.flatnonzero(self.train_labels < end),
+                np.flatnonzero(self.test_labels < end),
+            )
             signs = 2.0 * (self.train_labels[seen, None] == np.arange(end)) - 1.0
             system = kernel[np.ix_(seen, seen)] + ridge / SVM_COST * np.eye(len(seen))
             dual = scipy.linalg.solve(system, signs, assume_a="pos")
@@ -74,7 +84,12 @@ class Stream:
 
     def answers_of_visvm(self, n_components: int, ridge: float) -> list[np.ndarray]:
         """The same by visvm's own solver, with its first draw."""
-        model, found = IncrementalLSSVC(n_components=n_components, ridge=ridge, svm_cost=SVM_COST, random_state=0), []
+        model, found = (
+            IncrementalLSSVC(
+                n_components=n_components, ridge=ridge, svm_cost=SVM_COST, random_state=0
+            ),
+            [],
+        )
         for begin, end in zip((0, *ENDS), ENDS, strict=False):
             new = (self.train_labels >= begin) & (self.train_labels < end)
             model.partial_fit(self.train[new], self.train_labels[new])
@@ -84,15 +99,24 @@ class Stream:
     def accuracies(self, answers: list[np.ndarray]) -> tuple[float, float]:
         """Ā and A_B in percent."""
         shares = [
-            100.0 * np.mean(each == self.test_labels[self.test_labels < end]) for end, each in zip(ENDS, answers, strict=True)
+            100.0 * np.mean(each == self.test_labels[self.test_labels < end])
+            for end, each in zip(ENDS, answers, strict=True)
         ]
         return float(np.mean(shares)), float(shares[-1])
 
 
 def row(name: str, found: np.ndarray, wanted: tuple[float, float]) -> str:
     """A line of the table; `found` has Ā and A_B of every draw, (n, 2)."""
-    columns = zip(found.mean(axis=0), found.std(axis=0, ddof=1), found.min(axis=0), found.max(axis=0), strict=True)
-    cells = [f"{mean:.2f} ± {std:.2f} ({least:.2f} to {most:.2f})" for mean, std, least, most in columns]
+    columns = zip(
+        found.mean(axis=0),
+        found.std(axis=0, ddof=1),
+        found.min(axis=0),
+        found.max(axis=0),
+        strict=True,
+    )
+    cells = [
+        f"{mean:.2f} ± {std:.2f} ({least:.2f} to {most:.2f})" for mean, std, least, most in columns
+    ]
     good = found >= np.array(wanted) - 0.05
     return f"| {name} | {cells[0]} | {cells[1]} | {', '.join(map(str, [*good.sum(axis=0), good.all(axis=1).sum()]))} |"
 
@@ -118,15 +142,27 @@ def table(stream: Stream, n_components: int) -> list[str]:
     limits = stream.limits(n_components)
     for ridge in RIDGES:
         average, final = stream.accuracies(stream.answers(*limits, ridge))
-        lines.append(f"| no draw: the kernel itself, λ = {ridge:g} | {average:.2f} | {final:.2f} | |")
+        lines.append(
+            f"| no draw: the kernel itself, λ = {ridge:g} | {average:.2f} | {final:.2f} | |"
+        )
     first = stream.kernels(DRAWS["visvm's R"](width, n_components, 0))
     pairs = [
         pair
         for ridge in RIDGES
-        for pair in zip(stream.answers(*first, ridge), stream.answers_of_visvm(n_components, ridge), strict=True)
+        for pair in zip(
+            stream.answers(*first, ridge), stream.answers_of_visvm(n_components, ridge), strict=True
+        )
     ]
-    other, asked = sum(int((plain != ours).sum()) for plain, ours in pairs), sum(len(plain) for plain, _ in pairs)
-    return [*lines, "", f"visvm's own solver, with its first draw: {other} of {asked} answers are others.", ""]
+    other, asked = (
+        sum(int((plain != ours).sum()) for plain, ours in pairs),
+        sum(len(plain) for plain, _ in pairs),
+    )
+    return [
+        *lines,
+        "",
+        f"visvm's own solver, with its first draw: {other} of {asked} answers are others.",
+        "",
+    ]
 
 
 def main() -> None:

@@ -4,8 +4,8 @@
     python benchmarks/encode.py folder     only the folder pipeline
     python benchmarks/encode.py engines    only the two engines (needs the extra torch)
 
-Prints a table and writes it to ENCODE.md beside this file. The two sides of each row are measured in turn in one run, the best of
-three for each. No feature cache is used.
+Prints a table and writes it to ENCODE.md beside this file. The two sides of each row are measured
+in turn in one run, the best of three for each. No feature cache is used.
 """
 
 import argparse
@@ -65,7 +65,9 @@ def make_photos(folder: Path, n: int, size: tuple[int, int], kind: str) -> list[
     for cells in (4, 16, 64, 256, 1024):
         noise = generator.normal(size=(cells, cells, 3)).astype(np.float32) / np.sqrt(cells)
         for channel in range(3):
-            total[..., channel] += np.asarray(Image.fromarray(noise[..., channel]).resize(size, Image.Resampling.BICUBIC))
+            total[..., channel] += np.asarray(
+                Image.fromarray(noise[..., channel]).resize(size, Image.Resampling.BICUBIC)
+            )
     total = 255 * (total - total.min()) / np.ptp(total)
     paths = []
     for number in range(n):
@@ -98,7 +100,16 @@ def folder_rows(encoder: Encoder) -> list[Row]:
 
             times = best_of(whole, bare)
         ratio = times[0] / times[1]
-        rows.append(Row(f"folder of {what}", N_IMAGES / times[0], N_IMAGES / times[1], ratio, "at most 1.15", ratio <= 1.15))
+        rows.append(
+            Row(
+                f"folder of {what}",
+                N_IMAGES / times[0],
+                N_IMAGES / times[1],
+                ratio,
+                "at most 1.15",
+                ratio <= 1.15,
+            )
+        )
         print(rows[-1], flush=True)
     return rows
 
@@ -106,7 +117,8 @@ def folder_rows(encoder: Encoder) -> list[Row]:
 def engine_rows() -> list[Row]:
     """ONNX Runtime beside transformers, on one DINOv2 ViT-S/14 with the same weights.
 
-    The weights are random, which is the same work: only the time is looked at, and that both give the same features.
+    The weights are random, which is the same work: only the time is looked at, and that both give
+    the same features.
     """
     import torch
     from transformers import Dinov2Config, Dinov2Model
@@ -114,9 +126,13 @@ def engine_rows() -> list[Row]:
     from visvm.encoders.encoder import Preprocessing
     from visvm.encoders.huggingface import TowerEncoder
 
-    config = Dinov2Config(hidden_size=384, num_hidden_layers=12, num_attention_heads=6, patch_size=14, image_size=224)
+    config = Dinov2Config(
+        hidden_size=384, num_hidden_layers=12, num_attention_heads=6, patch_size=14, image_size=224
+    )
     preprocessing = Preprocessing(224, 256, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    theirs = TowerEncoder("dinov2-s14 of transformers", Dinov2Model(config).eval(), preprocessing, device="cpu")
+    theirs = TowerEncoder(
+        "dinov2-s14 of transformers", Dinov2Model(config).eval(), preprocessing, device="cpu"
+    )
 
     class Blocks(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, model: Any) -> None:
@@ -133,15 +149,30 @@ def engine_rows() -> list[Row]:
         axes = {"pixels": {0: "n"}} | {name: {0: "n"} for name in names}
         example = torch.zeros(2, 3, 224, 224)
         torch.onnx.export(
-            Blocks(theirs._module), (example,), path, input_names=["pixels"], output_names=names, dynamic_axes=axes, dynamo=False
+            Blocks(theirs._module),
+            (example,),
+            path,
+            input_names=["pixels"],
+            output_names=names,
+            dynamic_axes=axes,
+            dynamo=False,
         )
-        ours = OnnxEncoder("dinov2-s14 of ONNX Runtime", "", prepare(onnx.load(path), names, preprocessing))
+        ours = OnnxEncoder(
+            "dinov2-s14 of ONNX Runtime", "", prepare(onnx.load(path), names, preprocessing)
+        )
     pixels = np.random.default_rng(0).normal(size=(BATCH_SIZE, 3, 224, 224)).astype(np.float32)
     difference = float(np.abs(ours.encode(pixels) - theirs.encode(pixels)).max())
     print(f"largest difference between the engines' features: {difference:.1e}")
     times = best_of(lambda: ours.encode(pixels), lambda: theirs.encode(pixels))
     ratio = times[1] / times[0]
-    row = Row("ONNX Runtime beside transformers", BATCH_SIZE / times[0], BATCH_SIZE / times[1], ratio, "above 1", ratio > 1)
+    row = Row(
+        "ONNX Runtime beside transformers",
+        BATCH_SIZE / times[0],
+        BATCH_SIZE / times[1],
+        ratio,
+        "above 1",
+        ratio > 1,
+    )
     print(row, flush=True)
     return [row]
 
@@ -159,7 +190,9 @@ def write(rows: list[Row]) -> None:
     ]
     for row in rows:
         holds = "yes" if row.holds else "no"
-        lines.append(f"| {row.what} | {row.ours:.1f} | {row.theirs:.1f} | {row.ratio:.2f} | {row.wanted} | {holds} |")
+        lines.append(
+            f"| {row.what} | {row.ours:.1f} | {row.theirs:.1f} | {row.ratio:.2f} | {row.wanted} | {holds} |"
+        )
     lines += [
         "",
         "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder alone on pixels that are ready;",
@@ -172,8 +205,15 @@ def write(rows: list[Row]) -> None:
 
 def main() -> None:
     """Run the parts asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=["folder", "engines", []], help="which parts; all if none is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        choices=["folder", "engines", []],
+        help="which parts; all if none is named",
+    )
     parts = parser.parse_args().parts or ["folder", "engines"]
     rows = []
     if "folder" in parts:

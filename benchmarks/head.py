@@ -1,13 +1,14 @@
 """Speed and memory of the head, side by side with its peers' algorithms and with this machine's own limit.
 
-    python benchmarks/head.py                 everything (about 80 minutes on 2 cores)
-    python benchmarks/head.py limit predict   only these parts
-    python benchmarks/head.py --quick         everything at a tenth of the size, printed and not kept
+    python benchmarks/head.py                 everything (about 80 minutes on 2 cores) python
+    benchmarks/head.py limit predict   only these parts python benchmarks/head.py --quick
+    everything at a tenth of the size, printed and not kept
 
 What is measured goes to head.json, HEAD.md and growth.png beside this file.
 
-Each row is a pair measured in turn in the same run, the best of three for each side. The limit of a piece of work is the
-time this machine takes for the same number of floating-point operations in one plain matrix product of the same dtype.
+Each row is a pair measured in turn in the same run, the best of three for each side. The limit of a
+piece of work is the time this machine takes for the same number of floating-point operations in one
+plain matrix product of the same dtype.
 """
 
 import argparse
@@ -63,7 +64,9 @@ def best_of(*works: Callable[[], object], repeats: int = REPEATS) -> list[float]
     return best
 
 
-def make_features(n: int, n_classes: int, seed: int = 0, first_class: int = 0) -> tuple[Array, NDArray[np.intp]]:
+def make_features(
+    n: int, n_classes: int, seed: int = 0, first_class: int = 0
+) -> tuple[Array, NDArray[np.intp]]:
     """Features with class structure and a mean, (n, 384), and labels."""
     centres = np.random.default_rng(99).normal(size=(1000, INPUTS))
     generator = np.random.default_rng([seed, first_class])
@@ -81,10 +84,13 @@ def plain_product(operations: float) -> Callable[[], object]:
 # Peers, written plainly
 
 
-def ranpac_way(sessions: list[tuple[Array, NDArray[np.intp]]], n_classes: int, ridge: float) -> NDArray[np.float32]:
+def ranpac_way(
+    sessions: list[tuple[Array, NDArray[np.intp]]], n_classes: int, ridge: float
+) -> NDArray[np.float32]:
     """RanPAC's head as published: float32, full products, 17 candidates of λ by LU on 80 % of every session, one more LU.
 
-    The LU is SciPy's, which is the fastest of numpy's, SciPy's and torch's on the machine this was written on.
+    The LU is SciPy's, which is the fastest of numpy's, SciPy's and torch's on the machine this was
+    written on.
     """
     width = sessions[0][0].shape[1]
     gram, cross = np.zeros((width, width), np.float32), np.zeros((width, n_classes), np.float32)
@@ -98,12 +104,16 @@ def ranpac_way(sessions: list[tuple[Array, NDArray[np.intp]]], n_classes: int, r
         cross += rows.T @ targets
         gram += np.matmul(rows.T, rows.copy())
         cut = int(0.8 * len(rows))
-        part_gram, part_cross = np.matmul(rows[:cut].T, rows[:cut].copy()), rows[:cut].T @ targets[:cut]
+        part_gram, part_cross = (
+            np.matmul(rows[:cut].T, rows[:cut].copy()),
+            rows[:cut].T @ targets[:cut],
+        )
         losses = []
         for candidate in 10.0 ** np.arange(-8, 9):
             weights = solve_lu(part_gram + np.float32(candidate) * identity, part_cross)
             losses.append(float(((rows[cut:] @ weights - targets[cut:]) ** 2).mean()))
-        # The λ chosen is not used, so that both sides end at the same one and their answers can be compared.
+        # The λ chosen is not used, so that both sides end at the same one and their answers can be
+        # compared.
         weights = solve_lu(gram + np.float32(ridge) * identity, cross)
     return weights
 
@@ -138,7 +148,9 @@ def against_peers(scale: float) -> list[Row]:
         answers["ours"] = np.asarray(model.predict(test))
 
     def ranpac() -> None:
-        answers["ranpac"] = (test.astype(np.float32) @ ranpac_way(sessions, 100, ridge)).argmax(axis=1)
+        answers["ranpac"] = (test.astype(np.float32) @ ranpac_way(sessions, 100, ridge)).argmax(
+            axis=1
+        )
 
     def acil() -> None:
         answers["acil"] = (test @ acil_way(sessions, 100, ridge)).argmax(axis=1)
@@ -150,7 +162,17 @@ def against_peers(scale: float) -> list[Row]:
         title = {"ranpac": "RanPAC's way", "acil": "ACIL's way"}[name]
         what = f"ten sessions of {n}, 100 classes, D = {width}, against {title}"
         ratio = seconds / mine
-        rows.append(Row(what, mine, seconds, ratio, f"≥ {wanted:g}×", ratio >= wanted, f"same answer on {agree:.2%} of 2 000"))
+        rows.append(
+            Row(
+                what,
+                mine,
+                seconds,
+                ratio,
+                f"≥ {wanted:g}×",
+                ratio >= wanted,
+                f"same answer on {agree:.2%} of 2 000",
+            )
+        )
     return rows
 
 
@@ -168,18 +190,38 @@ def against_limit(scale: float) -> list[Row]:
     weight = np.ones(seen)
 
     def path() -> None:
-        search_ridge(lambda chosen: kernel_map.lift(features[chosen]), labels, weight, split, svm_cost=10.0, beyond=False)
+        search_ridge(
+            lambda chosen: kernel_map.lift(features[chosen]),
+            labels,
+            weight,
+            split,
+            svm_cost=10.0,
+            beyond=False,
+        )
 
     lift = 2 * seen * INPUTS * width
     square = train**2 * width + 2 * held * train * width
-    eigen = 4 * train**3  # reduction to three diagonals 4/3, eigenvectors of those 4/3 at most, transformation back 4/3 to 2
-    rows.append(limit_row(f"λ path, {seen} images, D = {width}, thin", path, lift + square + eigen + 2 * held * train**2, 2.0))
+    # reduction to three diagonals 4/3, eigenvectors of those 4/3 at most, transformation back 4/3
+    # to 2
+    eigen = 4 * train**3
+    rows.append(
+        limit_row(
+            f"λ path, {seen} images, D = {width}, thin",
+            path,
+            lift + square + eigen + 2 * held * train**2,
+            2.0,
+        )
+    )
 
-    def session(statistics: Statistics, batch: Array, batch_labels: NDArray[np.intp]) -> Callable[[], object]:
+    def session(
+        statistics: Statistics, batch: Array, batch_labels: NDArray[np.intp]
+    ) -> Callable[[], object]:
         def work() -> Array:
             grown = statistics.copy()
             for begin in range(0, len(batch), 500):
-                grown.add(kernel_map.lift(batch[begin : begin + 500]), batch_labels[begin : begin + 500])
+                grown.add(
+                    kernel_map.lift(batch[begin : begin + 500]), batch_labels[begin : begin + 500]
+                )
             return solve(grown, 100.0, 10.0)
 
         return work
@@ -189,11 +231,14 @@ def against_limit(scale: float) -> list[Row]:
     solve(thin, 100.0, 10.0)
     batch, batch_labels = make_features(new, n_classes, seed=2)
     total = seen + new
-    operations = 2 * new * INPUTS * width + 2 * new * seen * width + new**2 * width  # lift, kernel rows
+    # lift, kernel rows
+    operations = 2 * new * INPUTS * width + 2 * new * seen * width + new**2 * width
     operations += new * seen**2 + new**2 * seen + new**3 / 3  # factor
     operations += 2 * total**2 * n_classes + 2 * total * width * n_classes  # solve, coefficients
     work = session(thin, batch, batch_labels)
-    rows.append(limit_row(f"one thin session, {seen} seen, {new} new, D = {width}", work, operations, 2.0))
+    rows.append(
+        limit_row(f"one thin session, {seen} seen, {new} new, D = {width}", work, operations, 2.0)
+    )
 
     dense = Statistics(width)
     dense.reserve(width)
@@ -204,14 +249,29 @@ def against_limit(scale: float) -> list[Row]:
     batch, batch_labels = make_features(new, n_classes, seed=3)
     operations = 2 * new * INPUTS * width + new * width**2 + width**3 / 3 + 2 * width**2 * n_classes
     work = session(dense, batch, batch_labels)
-    rows.append(limit_row(f"one dense session, {int(20_000 * scale)} seen, {new} new, D = {width}", work, operations, 1.8))
+    rows.append(
+        limit_row(
+            f"one dense session, {int(20_000 * scale)} seen, {new} new, D = {width}",
+            work,
+            operations,
+            1.8,
+        )
+    )
     return rows
 
 
 def limit_row(what: str, work: Callable[[], object], operations: float, wanted: float) -> Row:
     """Compare work with a plain product of as many operations."""
     mine, limit = best_of(work, plain_product(operations))
-    return Row(what, mine, limit, mine / limit, f"≤ {wanted:g}×", mine / limit <= wanted, f"{operations:.2g} operations")
+    return Row(
+        what,
+        mine,
+        limit,
+        mine / limit,
+        f"≤ {wanted:g}×",
+        mine / limit <= wanted,
+        f"{operations:.2g} operations",
+    )
 
 
 def predictions(scale: float) -> list[Row]:
@@ -221,7 +281,14 @@ def predictions(scale: float) -> list[Row]:
     model = IncrementalLSSVC(n_components=width, ridge=100.0).fit(features, labels)
     rows = make_features(n, 100, seed=4)[0]
     operations = 2 * n * INPUTS * width + 2 * n * width * 100
-    return [limit_row(f"prediction of {n} rows, 100 classes, D = {width}", lambda: model.predict(rows), operations, 1.5)]
+    return [
+        limit_row(
+            f"prediction of {n} rows, 100 classes, D = {width}",
+            lambda: model.predict(rows),
+            operations,
+            1.5,
+        )
+    ]
 
 
 def against_sklearn(scale: float) -> list[Row]:
@@ -272,7 +339,11 @@ def _measure_growth(width: int, n: int) -> Growth:
     seconds = time.perf_counter() - begin
     scatter = model.statistics_.scatter
     thin = isinstance(scatter, ThinScatter)
-    state = sum(block.nbytes for block in scatter.blocks) if isinstance(scatter, ThinScatter) else 8 * width**2
+    state = (
+        sum(block.nbytes for block in scatter.blocks)
+        if isinstance(scatter, ThinScatter)
+        else 8 * width**2
+    )
     peak = peak_bytes()
     return Growth(width, n, "thin" if thin else "dense", seconds, peak, state)
 
@@ -285,7 +356,9 @@ def peak_bytes() -> int:
 
 def growth(scale: float) -> list[Row]:
     """Time and peak memory over D and over N; draws growth.png."""
-    sizes = [(width, 20_000) for width in (2000, 4000, 8000)] + [(width, 1000) for width in (2000, 4000, 8000)]
+    sizes = [(width, 20_000) for width in (2000, 4000, 8000)] + [
+        (width, 1000) for width in (2000, 4000, 8000)
+    ]
     sizes += [(15_000, n) for n in (1000, 2000, 4000, 7000, 10_000, 20_000, 40_000)]
     measured = [measure_growth(int(width * scale), int(n * scale)) for width, n in sizes]
     draw_growth(measured, HERE / "growth.png" if scale == 1.0 else HERE / "growth-quick.png")
@@ -294,11 +367,24 @@ def growth(scale: float) -> list[Row]:
         bound = {"dense": 2.3, "thin": 3.0}[point.form]
         ratio = point.peak / point.state
         what = f"peak memory, {point.form}, N = {point.n}, D = {point.width} ({point.peak / 2**30:.2f} GiB in all)"
-        judged = (point.form, point.width) in (("dense", 15_000), ("thin", 15_000)) and point.n >= 4000
+        judged = (point.form, point.width) in (
+            ("dense", 15_000),
+            ("thin", 15_000),
+        ) and point.n >= 4000
         wanted = f"≤ {bound:g}×" if judged else "—"
         unit = "8·D² bytes" if point.form == "dense" else "the factor"
         note = f"of {unit}; last session of {min(1000, point.n // 2)}: {point.seconds:.2f} s"
-        rows.append(Row(what, point.peak / 2**30, point.state / 2**30, ratio, wanted, not judged or ratio <= bound, note))
+        rows.append(
+            Row(
+                what,
+                point.peak / 2**30,
+                point.state / 2**30,
+                ratio,
+                wanted,
+                not judged or ratio <= bound,
+                note,
+            )
+        )
     return rows
 
 
@@ -312,9 +398,22 @@ def draw_growth(measured: list[Growth], path: Path) -> None:
     labels = {"seconds": "last session (s)", "memory": "peak memory of the process (GiB)"}
     for panel, (name, value) in zip(panels, values.items(), strict=True):
         for width in sorted({point.width for point in measured}):
-            line = sorted((point for point in measured if point.width == width), key=lambda point: point.n)
-            panel.plot([point.n for point in line], [value(point) for point in line], color="0.75", zorder=1)
-            panel.annotate(f"D = {width}", (line[-1].n, value(line[-1])), (6, -3), textcoords="offset points", fontsize=8)
+            line = sorted(
+                (point for point in measured if point.width == width), key=lambda point: point.n
+            )
+            panel.plot(
+                [point.n for point in line],
+                [value(point) for point in line],
+                color="0.75",
+                zorder=1,
+            )
+            panel.annotate(
+                f"D = {width}",
+                (line[-1].n, value(line[-1])),
+                (6, -3),
+                textcoords="offset points",
+                fontsize=8,
+            )
         for form, (marker, colour) in styles.items():
             points = [point for point in measured if point.form == form]
             x, y = [point.n for point in points], [value(point) for point in points]
@@ -339,34 +438,60 @@ PARTS: dict[str, Callable[[float], list[Row]]] = {
 def machine() -> str:
     """What the numbers were measured on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "?")
-    versions = f"Python {platform.python_version()}, numpy {np.__version__}, SciPy {scipy.__version__}"
+    model = next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), "?"
+    )
+    versions = (
+        f"Python {platform.python_version()}, numpy {np.__version__}, SciPy {scipy.__version__}"
+    )
     return f"{model}, {os.cpu_count()} cores; {versions}, scikit-learn {sklearn.__version__}"
 
 
 def table(rows: list[Row]) -> str:
     """A Markdown table."""
-    lines = ["| what | ours | beside it | ratio | wanted | holds | note |", "|---|---:|---:|---:|---:|---|---|"]
+    lines = [
+        "| what | ours | beside it | ratio | wanted | holds | note |",
+        "|---|---:|---:|---:|---:|---|---|",
+    ]
     for row in rows:
         unit = "GiB" if row.what.startswith("peak") else "s"
-        numbers = f"{row.ours:.2f} {unit} | {row.theirs:.2f} {unit} | {row.ratio:.2f}× | {row.wanted}"
-        lines.append(f"| {row.what} | {numbers} | {'yes' if row.holds else '**no**'} | {row.note} |")
+        numbers = (
+            f"{row.ours:.2f} {unit} | {row.theirs:.2f} {unit} | {row.ratio:.2f}× | {row.wanted}"
+        )
+        lines.append(
+            f"| {row.what} | {numbers} | {'yes' if row.holds else '**no**'} | {row.note} |"
+        )
     return "\n".join(lines)
 
 
 def write_results(results: dict[str, dict[str, object]]) -> None:
     """Write HEAD.md from everything measured so far."""
-    text = ["# The head: speed and memory", "", "Written by `python benchmarks/head.py`; see its docstring for what is measured."]
+    text = [
+        "# The head: speed and memory",
+        "",
+        "Written by `python benchmarks/head.py`; see its docstring for what is measured.",
+    ]
     text += ["", "![time and memory over N and D](growth.png)"]
     for part, result in results.items():
         rows = [Row(*row) for row in result["rows"]]  # type: ignore[attr-defined]
-        text += ["", f"## {part}", "", (PARTS[part].__doc__ or ""), "", table(rows), "", f"{result['machine']}."]
+        text += [
+            "",
+            f"## {part}",
+            "",
+            (PARTS[part].__doc__ or ""),
+            "",
+            table(rows),
+            "",
+            f"{result['machine']}.",
+        ]
     (HERE / "HEAD.md").write_text("\n".join(text) + "\n")
 
 
 def main() -> None:
     """Measure, print, and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="only these")
     parser.add_argument("--quick", action="store_true", help="a tenth of the size, nothing written")
     options = parser.parse_args()

@@ -1,12 +1,14 @@
 """A session of many images: memory over their number, and Ray beside one process.
 
-    python benchmarks/learn.py memory --data FOLDER       peak memory over N, with a figure; features are cached
-    python benchmarks/learn.py ray --data FOLDER          10 000 images on a local Ray with 2 workers, beside one process
+    python benchmarks/learn.py memory --data FOLDER       peak memory over N, with a figure;
+    features are cached python benchmarks/learn.py ray --data FOLDER          10 000 images on a
+    local Ray with 2 workers, beside one process
 
-FOLDER holds CIFAR-100 (``visvm doctor data``). Both measure the command ``visvm learn`` in processes of its own. *memory* beside
-that learns from all features of the session at once, as an array. *ray* encodes every image anew on both sides; it watches
-the processes that Ray begins, and compares the scores of both models on test images. Prints tables and writes them to LEARN.md
-beside this file.
+FOLDER holds CIFAR-100 (``visvm doctor data``). Both measure the command ``visvm learn`` in
+processes of its own. *memory* beside that learns from all features of the session at once, as an
+array. *ray* encodes every image anew on both sides; it watches the processes that Ray begins, and
+compares the scores of both models on test images. Prints tables and writes them to LEARN.md beside
+this file.
 """
 
 import argparse
@@ -47,7 +49,9 @@ print(json.dumps({"peak_memory": peak_bytes()}))
 """
 
 
-def write_images(images: ImageData, folder: Path, begin: int, n: int, *, test: bool = False) -> Path:
+def write_images(
+    images: ImageData, folder: Path, begin: int, n: int, *, test: bool = False
+) -> Path:
     """A folder with one sub-folder per class: `n` images of a data set, as many of every class, from its `begin`-th image on."""
     labelled = images.test if test else images.train
     per_class = n // len(images.classes)
@@ -75,7 +79,18 @@ def visvm_learn(
     model: Path, folder: Path, *options: str | Path, watch: Watching | None = None
 ) -> tuple[dict[str, object], float]:
     """The report of ``visvm learn``, and the seconds it took in all."""
-    return run(sys.executable, "-m", "visvm.cli", "learn", model, folder, "--json", "--quiet", *options, watch=watch)
+    return run(
+        sys.executable,
+        "-m",
+        "visvm",
+        "learn",
+        model,
+        folder,
+        "--json",
+        "--quiet",
+        *options,
+        watch=watch,
+    )
 
 
 # Memory over the number of images
@@ -85,7 +100,14 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
     """Peak memory of sessions of more and more images, learned as they come and from all features at once."""
     base = write_images(images, place / "base", 0, BASE)
     model = place / "base.visvm"
-    options = ("--encoder", given.encoder, "--components", str(given.components), "--transform", "squash")
+    options = (
+        "--encoder",
+        given.encoder,
+        "--components",
+        str(given.components),
+        "--transform",
+        "squash",
+    )
     visvm_learn(model, base, *options)
     rows = []
     for n in [count for count in COUNTS if count <= given.images]:
@@ -94,7 +116,9 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
         copy.write_bytes(model.read_bytes())
         report, seconds = visvm_learn(copy, folder)
         held, _ = run(sys.executable, "-c", HELD, model, folder)
-        rows.append((n, float(str(report["peak_memory"])), float(str(held["peak_memory"])), seconds))
+        rows.append(
+            (n, float(str(report["peak_memory"])), float(str(held["peak_memory"])), seconds)
+        )
         print(*rows[-1], flush=True)
     draw(rows, HERE / "learn-memory.png")
     lines = [
@@ -106,22 +130,35 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
         "| N | peak memory, `visvm learn` | at once | seconds, `visvm learn` |",
         "|---:|---:|---:|---:|",
     ]
-    return lines + [f"| {n:,} | {human_bytes(ours)} | {human_bytes(held)} | {seconds:.0f} |" for n, ours, held, seconds in rows]
+    return lines + [
+        f"| {n:,} | {human_bytes(ours)} | {human_bytes(held)} | {seconds:.0f} |"
+        for n, ours, held, seconds in rows
+    ]
 
 
 def draw(rows: list[tuple[int, float, float, float]], path: Path) -> None:
     """Peak memory over N, both ways."""
     from matplotlib.figure import Figure
 
-    from visvm.figures import OURS, THEIRS
+    from visvm.cli.figures import OURS, THEIRS
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     counts = [n / 1000 for n, *_ in rows]
-    for which, colour, style, label in ((1, OURS, "o-", "visvm learn"), (2, THEIRS, "s--", "all features at once")):
+    for which, colour, style, label in (
+        (1, OURS, "o-", "visvm learn"),
+        (2, THEIRS, "s--", "all features at once"),
+    ):
         values = [row[which] / 2**30 for row in rows]
         axes.plot(counts, values, style, color=colour)
-        axes.annotate(label, (counts[-1], values[-1]), xytext=(0, 8), textcoords="offset points", ha="right", color=colour)
+        axes.annotate(
+            label,
+            (counts[-1], values[-1]),
+            xytext=(0, 8),
+            textcoords="offset points",
+            ha="right",
+            color=colour,
+        )
     axes.set_xlabel("images of the session (thousands)")
     axes.set_ylabel("peak memory (GiB)")
     axes.set_ylim(0, 1.15 * max(max(row[1:3]) for row in rows) / 2**30)
@@ -147,8 +184,18 @@ class Watch:
             if not folder.name.isdigit():
                 continue
             try:
-                status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
-                title = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                status = dict(
+                    line.split(":", 1)
+                    for line in (folder / "status").read_text().splitlines()
+                    if ":" in line
+                )
+                title = (
+                    (folder / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                    .strip()
+                )
             except (OSError, ValueError):
                 continue
             if "VmHWM" in status:
@@ -163,13 +210,19 @@ class Watch:
                 before = self.peaks.get(number, ("", 0, 0))
                 name = _short(title)
                 idle = name.startswith("Ray worker, idle") and before[0]
-                self.peaks[number] = before[0] if idle else name, max(before[1], peak), max(before[2], own)
+                self.peaks[number] = (
+                    before[0] if idle else name,
+                    max(before[1], peak),
+                    max(before[2], own),
+                )
 
 
 def _short(title: str) -> str:
     """What a process of Ray does, by its title."""
     if title.startswith("ray::"):
-        return f"Ray worker, {title.removeprefix('ray::').split('(')[-1].rstrip(')')}".replace("IDLE", "idle")
+        return f"Ray worker, {title.removeprefix('ray::').split('(')[-1].rstrip(')')}".replace(
+            "IDLE", "idle"
+        )
     for name in ("raylet", "gcs_server", "log_monitor", "dashboard", "runtime_env"):
         if name in title:
             return f"Ray's own: {name}"
@@ -180,14 +233,25 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
     """The same session in one process and on a local Ray."""
     folder = write_images(images, place / "train", 0, given.images)
     test = sorted(write_images(images, place / "test", 0, 2_000, test=True).rglob("*.bmp"))
-    options = ("--encoder", given.encoder, "--components", str(given.components), "--transform", "squash", "--no-cache")
+    options = (
+        "--encoder",
+        given.encoder,
+        "--components",
+        str(given.components),
+        "--transform",
+        "squash",
+        "--no-cache",
+    )
     one, one_seconds = visvm_learn(place / "one.visvm", folder, *options)
     print(f"one process: {one_seconds:.0f} s", flush=True)
     watch = Watch()
     on_ray = ("--ray", "local", "--actors", str(given.actors))
     _, ray_seconds = visvm_learn(place / "ray.visvm", folder, *options, *on_ray, watch=watch)
     print(f"Ray: {ray_seconds:.0f} s", flush=True)
-    models = [ImageClassifier.load(place / name, for_prediction=True) for name in ("one.visvm", "ray.visvm")]
+    models = [
+        ImageClassifier.load(place / name, for_prediction=True)
+        for name in ("one.visvm", "ray.visvm")
+    ]
     features = models[0].layer_features(test)
     scores = [model.scores(features) for model in models]
     other = int((scores[0].argmax(axis=1) != scores[1].argmax(axis=1)).sum())
@@ -210,7 +274,11 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
         "|---|---:|---:|",
     ]
     peaks = sorted(watch.peaks.values(), key=lambda peak: -peak[1])
-    return lines + [f"| {name} | {human_bytes(peak)} | {human_bytes(own)} |" for name, peak, own in peaks if peak >= 2**27]
+    return lines + [
+        f"| {name} | {human_bytes(peak)} | {human_bytes(own)} |"
+        for name, peak, own in peaks
+        if peak >= 2**27
+    ]
 
 
 def _driver(watch: Watch) -> str:
@@ -219,7 +287,9 @@ def _driver(watch: Watch) -> str:
 
 def main() -> None:
     """Measure, print, and write LEARN.md, in which the other section stays as it is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["memory", "ray"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--encoder", default="dinov2-s14")

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from scale_measure import WIDTH
 from scale_model import FOLDERS, MIXED, SPREAD, WEB, Setup, simulate, widest
 
-from visvm.figures import OURS, THEIRS
+from visvm.cli.figures import OURS, THEIRS
 
 
 def draw_time(setup: Setup, path: Path) -> None:
@@ -15,14 +15,29 @@ def draw_time(setup: Setup, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     nodes = [1, 2, 4, 8, 16, 32, 64]
     for job, marker, line in zip(setup.jobs, "os^D", ("-", "--", "-", "--"), strict=True):
-        days = [(simulate(job, n, spread=SPREAD).added + job.solve_seconds(n)) / 86_400 for n in nodes]
-        left.plot(nodes, days, color=THEIRS if job.node.gpu else OURS, marker=marker, linestyle=line)
+        days = [
+            (simulate(job, n, spread=SPREAD).added + job.solve_seconds(n)) / 86_400 for n in nodes
+        ]
+        left.plot(
+            nodes, days, color=THEIRS if job.node.gpu else OURS, marker=marker, linestyle=line
+        )
         above = 5 if job.node is setup.cpu else -5  # two of the lines end close together
         label = f"{job.stream.name}, {job.node.name}"
-        left.annotate(label, (64, days[-1]), (8, above), textcoords="offset points", va="center", fontsize=8)
-    left.set(xscale="log", yscale="log", xlim=(0.9, 1000), xlabel="nodes", ylabel="until the model is solved")
+        left.annotate(
+            label, (64, days[-1]), (8, above), textcoords="offset points", va="center", fontsize=8
+        )
+    left.set(
+        xscale="log",
+        yscale="log",
+        xlim=(0.9, 1000),
+        xlabel="nodes",
+        ylabel="until the model is solved",
+    )
     left.set_xticks(nodes, [str(n) for n in nodes])
-    left.set_yticks([1 / 96, 1 / 24, 0.25, 1, 7, 30, 365], ["15 min", "1 h", "6 h", "1 day", "1 week", "30 days", "1 year"])
+    left.set_yticks(
+        [1 / 96, 1 / 24, 0.25, 1, 7, 30, 365],
+        ["15 min", "1 h", "6 h", "1 day", "1 week", "30 days", "1 year"],
+    )
     left.minorticks_off()
     left.grid(alpha=0.3)
     left.set_title("The whole stream", loc="left", fontsize=10)
@@ -30,10 +45,21 @@ def draw_time(setup: Setup, path: Path) -> None:
     jobs = [setup.job(stream, setup.gpu) for stream in (FOLDERS, MIXED, WEB)]
     parts, begin = [job.core_seconds(max(nodes)) for job in jobs], [0.0] * 3
     for name, (colour, hatch) in zip(
-        parts[0], (("0.85", ""), ("0.55", ""), (OURS, ""), (THEIRS, "///"), ("0.2", "")), strict=True
+        parts[0],
+        (("0.85", ""), ("0.55", ""), (OURS, ""), (THEIRS, "///"), ("0.2", "")),
+        strict=True,
     ):
         values = [1000 * each[name] for each in parts]
-        right.barh(range(3), values, left=begin, color=colour, hatch=hatch, edgecolor="white", label=name, height=0.6)
+        right.barh(
+            range(3),
+            values,
+            left=begin,
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
+            label=name,
+            height=0.6,
+        )
         begin = [before + value for before, value in zip(begin, values, strict=True)]
     budget = 1000 * setup.gpu.cores / setup.gpu.images_per_second
     right.axvline(budget, color="black", linestyle=":", linewidth=1.2)
@@ -42,7 +68,13 @@ def draw_time(setup: Setup, path: Path) -> None:
     right.set_yticks(range(3), [job.stream.name.replace(", ", ",\n") for job in jobs])
     right.set(ylim=(2.6, -0.8), xlabel="time of one core for an image, beside the encoder (ms)")
     right.set_title("Decoding and summing, D = 15 000", loc="left", fontsize=10)
-    figure.legend(*right.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower right", ncols=5)
+    figure.legend(
+        *right.get_legend_handles_labels(),
+        frameon=False,
+        fontsize=8,
+        loc="outside lower right",
+        ncols=5,
+    )
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
@@ -53,7 +85,9 @@ def draw_limits(setup: Setup, path: Path) -> None:
     figure = Figure(figsize=(7, 4.4), layout="constrained")
     axes = figure.subplots()
     classes = [round(10 ** (2 + step / 15)) for step in range(61)]
-    for memory, line in zip((setup.cpu.memory, setup.gpu.memory, 1e12), ("-", "--", "-."), strict=True):
+    for memory, line in zip(
+        (setup.cpu.memory, setup.gpu.memory, 1e12), ("-", "--", "-."), strict=True
+    ):
         widths = [widest(each, memory) for each in classes]
         axes.plot(classes, widths, color=OURS, linestyle=line)
         axes.annotate(
@@ -69,8 +103,22 @@ def draw_limits(setup: Setup, path: Path) -> None:
     axes.text(265, 1250, "D² is larger", ha="right", fontsize=8, color="0.35")
     for stream, place in ((FOLDERS, (6, 9)), (WEB, (-30, -16))):
         axes.plot(stream.n_classes, WIDTH, "s", color=THEIRS)
-        axes.annotate(stream.name, (stream.n_classes, WIDTH), place, textcoords="offset points", color=THEIRS, fontsize=9)
-    axes.set(xscale="log", yscale="log", xlabel="classes C", ylabel="width D", ylim=(1000, 400_000), xlim=(100, 1e6))
+        axes.annotate(
+            stream.name,
+            (stream.n_classes, WIDTH),
+            place,
+            textcoords="offset points",
+            color=THEIRS,
+            fontsize=9,
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="classes C",
+        ylabel="width D",
+        ylim=(1000, 400_000),
+        xlim=(100, 1e6),
+    )
     axes.set_title("What one machine with so much memory can solve", loc="left", fontsize=10)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)

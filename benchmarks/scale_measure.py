@@ -47,7 +47,10 @@ def dense_sum(classes: NDArray[np.intp], generator: np.random.Generator) -> Stat
 
 def lift_rates(generator: np.random.Generator) -> tuple[float, float]:
     """Operations a second of lifting a chunk at D = WIDTH, and of adding it to the scatter."""
-    kernel_map, fused = KernelMap(INPUTS, WIDTH, seed=0), generator.normal(size=(chunk_rows(WIDTH), INPUTS))
+    kernel_map, fused = (
+        KernelMap(INPUTS, WIDTH, seed=0),
+        generator.normal(size=(chunk_rows(WIDTH), INPUTS)),
+    )
     matrix, rows = np.zeros((WIDTH, WIDTH), order="F"), kernel_map.lift(fused)
     lift = 2 * fused.size * WIDTH / cpu_seconds(lambda: kernel_map.lift(fused))
     return lift, len(rows) * WIDTH**2 / cpu_seconds(lambda: add_symmetric_product(matrix, rows), 2)
@@ -59,19 +62,26 @@ def measure() -> dict[str, Any]:
     with threadpool_limits(1):
         lift, scatter = lift_rates(generator)
         rows = np.maximum(generator.normal(size=(chunk_rows(WIDTH), SMALL)), 0.0)
-        targets, labels = generator.normal(size=(len(rows), COLUMNS)), generator.integers(0, COLUMNS, len(rows))
+        targets, labels = (
+            generator.normal(size=(len(rows), COLUMNS)),
+            generator.integers(0, COLUMNS, len(rows)),
+        )
         products = 2 * rows.size * COLUMNS / cpu_seconds(lambda: product(rows.T, targets))
         sums, other = (dense_sum(np.arange(0, COLUMNS, step), generator) for step in (1, 2))
         added = cpu_seconds(lambda: sums.add(rows.copy(), labels))
         others = [other.copy() for _ in range(5)]
-        merge = dense_bytes(SMALL, COLUMNS) / cpu_seconds(lambda: sums.merge(others.pop()), len(others))
+        merge = dense_bytes(SMALL, COLUMNS) / cpu_seconds(
+            lambda: sums.merge(others.pop()), len(others)
+        )
 
         assert isinstance(sums.scatter, DenseScatter)
         factor, right = ShiftedCholesky(sums.scatter.matrix, 1.0), np.asfortranarray(targets.T)
         cholesky = SMALL**3 / 3 / cpu_seconds(lambda: factor.__enter__().__exit__(None, None, None))
         with factor:
             triangular = 2 * SMALL * right.size / cpu_seconds(lambda: factor.solve(right))
-        rates = Rates(lift, scatter, products, cholesky, triangular, merge, 1.0 / decode_seconds(generator))
+        rates = Rates(
+            lift, scatter, products, cholesky, triangular, merge, 1.0 / decode_seconds(generator)
+        )
         rounded = [rounded_error(*each) for each in ROUNDED]
     return {"machine": machine(), "rates": asdict(rates), "added": added, "rounded": rounded}
 
@@ -107,4 +117,9 @@ def rounded_error(additions: int, ridge: float) -> tuple[int, float, float, floa
             array[:] = array.astype(np.float32)
     coefficients = [solve(sums, ridge, 10.0) for sums in (exact, rounded)]
     right, near = (lifted[10_000:] @ each[:-1] + each[-1] for each in coefficients)
-    return additions, ridge, float(np.abs(near - right).max()), float((near.argmax(axis=1) != right.argmax(axis=1)).mean())
+    return (
+        additions,
+        ridge,
+        float(np.abs(near - right).max()),
+        float((near.argmax(axis=1) != right.argmax(axis=1)).mean()),
+    )

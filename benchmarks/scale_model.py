@@ -1,11 +1,13 @@
 """What learning a stream of images costs on a cluster: bytes and seconds by formula, and a simulation where queues matter.
 
-Nodes take blocks of images as they become free. A node's encoders make features of them; its cores decode, lift and sum them.
-Blocks are added in pairs on the node until their sum turns dense (a *group*), and groups are added to the node's own sum. When
-all images are learned, the nodes' sums are added in a binary tree, and the model is solved once. ``scale.py`` writes the page.
+Nodes take blocks of images as they become free. A node's encoders make features of them; its cores
+decode, lift and sum them. Blocks are added in pairs on the node until their sum turns dense (a
+*group*), and groups are added to the node's own sum. When all images are learned, the nodes' sums
+are added in a binary tree, and the model is solved once. ``scale.py`` writes the page.
 
-Where classes are *sharded*, which visvm does not do, a node keeps the class columns of its own classes only: every image's fused
-features are sent to the node that has its class, and lifted there once more. What is added in the tree is then the D x D matrix.
+Where classes are *sharded*, which visvm does not do, a node keeps the class columns of its own
+classes only: every image's fused features are sent to the node that has its class, and lifted there
+once more. What is added in the tree is then the D x D matrix.
 """
 
 import heapq
@@ -88,14 +90,17 @@ def dense_bytes(width: int, n_classes: int, *, sent: bool = False) -> int:
 def merge_peak_bytes(width: int, n_classes: int, n_added: int) -> int:
     """Peak while a dense sum of `n_added` classes is added to one of all `n_classes`.
 
-    Two matrices; class sums and cross moment of both with all columns, and one result; those of the added sum as it came.
+    Two matrices; class sums and cross moment of both with all columns, and one result; those of the
+    added sum as it came.
     """
     return FLOAT * (2 * width**2 + 5 * (width + 1) * n_classes + 2 * (width + 1) * n_added)
 
 
 def solve_peak_bytes(width: int, n_classes: int, n_inputs: int = 384) -> int:
     """Peak of adding to a dense model and solving it, as visvm itself counts before a session."""
-    return Session(1, 0, is_dense=True, n_classes=n_classes, n_inputs=n_inputs, width=width).accumulate_bytes()
+    return Session(
+        1, 0, is_dense=True, n_classes=n_classes, n_inputs=n_inputs, width=width
+    ).accumulate_bytes()
 
 
 # Seconds
@@ -134,16 +139,21 @@ class Job:
     def core_seconds(self, n_nodes: int) -> dict[str, float]:
         """What an image takes of one core beside the encoder.
 
-        Class columns are products with one-hot targets, and every chunk of rows passes over all columns of its group.
+        Class columns are products with one-hot targets, and every chunk of rows passes over all
+        columns of its group.
         """
         chunk, lift = chunk_rows(self.width), 2 * self.n_inputs * self.width / self.rates.lift
-        columns = 2 * self.width * (self.columns(self.group) + self.columns(chunk)) / self.rates.product
+        columns = (
+            2 * self.width * (self.columns(self.group) + self.columns(chunk)) / self.rates.product
+        )
         columns += 2 * FLOAT * self.width * self.columns(self.group) / chunk / self.rates.merge
         return {
             "decode": 1.0 / self.rates.decode,
             "lift": lift,
             "D x D sum": self.width**2 / self.rates.scatter,
-            "class columns": lift + 2 * FLOAT * self.width / self.rates.merge if self.sharded else columns,
+            "class columns": lift + 2 * FLOAT * self.width / self.rates.merge
+            if self.sharded
+            else columns,
             "adding groups": self.merge_seconds(self.node_columns(n_nodes)) / self.group,
         }
 
@@ -171,8 +181,18 @@ class Job:
 
     def node_peak_bytes(self, n_nodes: int) -> int:
         """Peak of a node while it learns: one group in the making while another is added to the node's sum."""
-        columns, shard = self.columns(self.group), -(-self.stream.n_classes // n_nodes) if self.sharded else 0
-        making = Session(self.group, 0, is_dense=False, n_classes=columns, n_inputs=self.n_inputs, width=self.width)
+        columns, shard = (
+            self.columns(self.group),
+            -(-self.stream.n_classes // n_nodes) if self.sharded else 0,
+        )
+        making = Session(
+            self.group,
+            0,
+            is_dense=False,
+            n_classes=columns,
+            n_inputs=self.n_inputs,
+            width=self.width,
+        )
         merging = merge_peak_bytes(self.width, self.node_columns(n_nodes), columns)
         return merging + making.accumulate_bytes() + FLOAT * (2 * self.width + 1) * shard
 
@@ -180,7 +200,8 @@ class Job:
         """Peak of the node that solves, as visvm itself counts before a session; sharded, of every node."""
         shards = n_nodes if self.sharded else 1
         return max(
-            self.node_peak_bytes(n_nodes), solve_peak_bytes(self.width, -(-self.stream.n_classes // shards), self.n_inputs)
+            self.node_peak_bytes(n_nodes),
+            solve_peak_bytes(self.width, -(-self.stream.n_classes // shards), self.n_inputs),
         )
 
 
@@ -250,7 +271,8 @@ def simulate(
     slow_nodes : int
         So many nodes work at half the speed.
     failure : float, optional
-        When the first node fails: what it has summed since it last saved its sum has to be learned again.
+        When the first node fails: what it has summed since it last saved its sum has to be learned
+        again.
     saved_every : float
         Seconds from one saving to the next.
     seed : int
@@ -259,7 +281,8 @@ def simulate(
     encode, reduce = job.encode_seconds(), job.sum_seconds(n_nodes)
     left, redone, idle = job.stream.n_images, 0, set[int]()
     summed = [0.0] * n_nodes  # when the cores of a node are free
-    done = [list[tuple[float, int]]() for _ in range(n_nodes)]  # when each block was summed, and its images
+    # when each block was summed, and its images
+    done = [list[tuple[float, int]]() for _ in range(n_nodes)]
     queue = [(0.0, node) for node in range(n_nodes)] + ([] if failure is None else [(failure, -1)])
     heapq.heapify(queue)
     while queue:
@@ -269,19 +292,27 @@ def simulate(
             redone = sum(images for end, images in done[0] if end > saved)
             done[0] = [block for block in done[0] if block[0] <= saved]
             left, summed[0] = left + redone, now + REPAIR
-            waiting = [each for each in queue if each[1] != 0] + [(now, other) for other in idle - {0}]
+            waiting = [each for each in queue if each[1] != 0] + [
+                (now, other) for other in idle - {0}
+            ]
             queue, idle = [*waiting, (now + REPAIR, 0)], set()
             heapq.heapify(queue)
         elif not left:
             idle.add(node)
         else:
             images = min(BLOCK, left)
-            pace = math.exp(spread * generator.standard_normal() - spread**2 / 2) * (2 if n_nodes - node <= slow_nodes else 1)
+            pace = math.exp(spread * generator.standard_normal() - spread**2 / 2) * (
+                2 if n_nodes - node <= slow_nodes else 1
+            )
             begin = max(now + images * encode * pace, summed[node])
             left, summed[node] = left - images, begin + images * reduce * pace
             done[node].append((summed[node], images))
-            heapq.heappush(queue, (begin if job.node.gpu else summed[node], node))  # on a GPU, one block may wait for the cores
-    parts = [Part(max((end for end, _ in each), default=0.0), sum(n for _, n in each), len(each)) for each in done]
+            # on a GPU, one block may wait for the cores
+            heapq.heappush(queue, (begin if job.node.gpu else summed[node], node))
+    parts = [
+        Part(max((end for end, _ in each), default=0.0), sum(n for _, n in each), len(each))
+        for each in done
+    ]
     levels = add_in_tree(job, parts)
     sent = sum(_sent(job, right) for level in levels[:-1] for right in level[1::2])
     if job.sharded:
@@ -304,7 +335,11 @@ def careless_bytes(job: Job, n_nodes: int) -> float:
     while n_images < job.stream.n_images:
         columns = job.columns(n_images)
         thin = n_images <= THIN_SHARE * job.width
-        each = thin_bytes(n_images, job.width, columns) if thin else dense_bytes(job.width, columns, sent=True)
+        each = (
+            thin_bytes(n_images, job.width, columns)
+            if thin
+            else dense_bytes(job.width, columns, sent=True)
+        )
         total += job.stream.n_images / (2 * n_images) * each * (1 - 1 / n_nodes)
         n_images *= 2
     return total
@@ -315,7 +350,9 @@ def _add(job: Job, left: Part, right: Part | None = None) -> Part:
         return left
     n_images, pieces = left.n_images + right.n_images, left.pieces + right.pieces
     adding = job.merge_seconds(job.columns(n_images, pieces))
-    return Part(max(left.ready, right.ready) + _sent(job, right) / job.link + adding, n_images, pieces)
+    return Part(
+        max(left.ready, right.ready) + _sent(job, right) / job.link + adding, n_images, pieces
+    )
 
 
 def _sent(job: Job, part: Part) -> int:
@@ -339,7 +376,9 @@ class Setup:
     @property
     def jobs(self) -> list[Job]:
         """Both streams on both kinds of nodes."""
-        return [self.job(stream, node) for node in (self.cpu, self.gpu) for stream in (FOLDERS, WEB)]
+        return [
+            self.job(stream, node) for node in (self.cpu, self.gpu) for stream in (FOLDERS, WEB)
+        ]
 
     @property
     def several(self) -> list[int]:

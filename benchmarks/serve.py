@@ -2,9 +2,10 @@
 
     python -m benchmarks.serve [--seconds 60] [--clients 200] [--encoder dinov2-s14]
 
-A model learns the digits, is served by a process of its own, and so many clients ask it one photo after the other, each a piece
-of a photograph as a JPEG of some 300 pixels. In turn with that, the bare encoder gets batches of eight of the same pixels for as
-long. Three turns, the best of each counts. The clients run on the same cores, and their work counts against the service. Writes
+A model learns the digits, is served by a process of its own, and so many clients ask it one photo
+after the other, each a piece of a photograph as a JPEG of some 300 pixels. In turn with that, the
+bare encoder gets batches of eight of the same pixels for as long. Three turns, the best of each
+counts. The clients run on the same cores, and their work counts against the service. Writes
 SERVE.md beside this file.
 """
 
@@ -25,7 +26,7 @@ import numpy as np
 
 from tests.tiny import pieces
 from visvm import ImageClassifier, load_encoder
-from visvm.digits import digit_pictures
+from visvm.bench.digits import digit_pictures
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.pipeline import BATCH_SIZE
 
@@ -58,7 +59,9 @@ def request(address: str, photo: bytes) -> bytes:
     return f"POST /api/predict HTTP/1.1\r\n{head}\r\n".encode() + built.read()
 
 
-async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: bytes) -> tuple[int, bytes]:
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: bytes
+) -> tuple[int, bytes]:
     """Send a request and wait for its answer: status and headers. A client library would take as long as the service does."""
     writer.write(wire)
     head = await reader.readuntil(b"\r\n\r\n")
@@ -67,7 +70,9 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, w
     return int(head.split(b" ", 2)[1]), head
 
 
-async def load(address: str, photos: list[bytes], n_clients: int, seconds: float, process: int) -> dict:
+async def load(
+    address: str, photos: list[bytes], n_clients: int, seconds: float, process: int
+) -> dict:
     """Let so many clients ask for so long."""
     statuses: Counter[int] = Counter()
     times: list[float] = []
@@ -96,19 +101,28 @@ async def load(address: str, photos: list[bytes], n_clients: int, seconds: float
             await asyncio.sleep(0.5)
 
     await asyncio.gather(watch(), *(client(number) for number in range(n_clients)))
-    return {"statuses": dict(statuses), "times": sorted(times), "memory": memory, "speed": len(times) / seconds}
+    return {
+        "statuses": dict(statuses),
+        "times": sorted(times),
+        "memory": memory,
+        "speed": len(times) / seconds,
+    }
 
 
 def serve(model: Path, arguments: argparse.Namespace, photos: list[bytes]) -> dict:
     """Start the service, warm it up, and load it."""
-    command = [sys.executable, "-m", "visvm.cli", "serve", str(model), "--port", "0"]
+    command = [sys.executable, "-m", "visvm", "serve", str(model), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             found = re.search(r"http://\S+", process.stdout.readline())
             assert found, "the service did not start"
             for _ in range(3):
-                httpx.post(f"{found[0]}/api/predict", files={"images": ("p.jpg", photos[0])}, timeout=60).raise_for_status()
-            return asyncio.run(load(found[0], photos, arguments.clients, arguments.seconds, process.pid))
+                httpx.post(
+                    f"{found[0]}/api/predict", files={"images": ("p.jpg", photos[0])}, timeout=60
+                ).raise_for_status()
+            return asyncio.run(
+                load(found[0], photos, arguments.clients, arguments.seconds, process.pid)
+            )
         finally:
             process.terminate()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from visvm import cli
+from visvm.cli import main as cli
 
 settings.register_profile("visvm", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("visvm")

@@ -1,7 +1,7 @@
 """A slow float64 solver written from the paper's equations. It shares no code with ``src``.
 
-Everything is done sample by sample or with a dense decomposition of the raw augmented features, so that each line can be
-held against the paper.
+Everything is done sample by sample or with a dense decomposition of the raw augmented features, so
+that each line can be held against the paper.
 """
 
 import numpy as np
@@ -41,7 +41,12 @@ def scores(phi, y, test, ridge, svm_cost=10.0, weight=None, coding=signs):
 def normal_equations(phi, y, ridge, svm_cost):
     """Eq. 14-17 with the sums accumulated one sample at a time, columns appended to Q as classes appear."""
     width = phi.shape[1] + 1
-    gram, total, cross, classes = np.zeros((width, width)), np.zeros(width), np.zeros((width, 0)), []
+    gram, total, cross, classes = (
+        np.zeros((width, width)),
+        np.zeros(width),
+        np.zeros((width, 0)),
+        [],
+    )
     for sample, label in zip(augmented(phi), y, strict=True):
         if label not in classes:
             classes.append(label)

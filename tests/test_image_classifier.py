@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from tests import tiny
-from visvm import ImageClassifier, VisClassifier, model_file
+from visvm import ImageClassifier, VisClassifier
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.loading import load_encoder
 from visvm.errors import (
@@ -23,7 +23,8 @@ from visvm.errors import (
 )
 from visvm.head.calibration import log_likelihoods
 from visvm.head.scatter import DenseScatter, ThinScatter
-from visvm.results import ClassResult, SessionTest
+from visvm.model import file as model_file
+from visvm.model.results import ClassResult, SessionTest
 
 FORMS = {"thin": (150, ThinScatter), "dense": (15, DenseScatter)}
 
@@ -48,7 +49,11 @@ def encoder(place):
 @pytest.fixture
 def make(encoder):
     def made(n_components=60, **options):
-        return ImageClassifier(encoder, n_components=n_components, **{"cache": False, "ridge": 1.0, "layers": (1, 3), **options})
+        return ImageClassifier(
+            encoder,
+            n_components=n_components,
+            **{"cache": False, "ridge": 1.0, "layers": (1, 3), **options},
+        )
 
     return made
 
@@ -93,7 +98,13 @@ class Unchanged:
     def state(self):
         model = self.model
         fitted = (scores(model, self.place), model._calibration.copy()) if model.classes_ else ()
-        return model.classes_, model.class_counts_, copy.deepcopy(model.history_), model.encoder_name, fitted
+        return (
+            model.classes_,
+            model.class_counts_,
+            copy.deepcopy(model.history_),
+            model.encoder_name,
+            fitted,
+        )
 
     def __enter__(self):
         self.before = self.state()
@@ -122,7 +133,10 @@ def spoiled(place, tmp_path):
 def test_a_folder_a_list_and_a_table_teach_the_same(make, place, tmp_path):
     paths, labels = pictures(place / "base")
     table = tmp_path / "labels.csv"
-    table.write_text("path,label\n" + "".join(f"{path},{label}\n" for path, label in zip(paths, labels, strict=True)))
+    table.write_text(
+        "path,label\n"
+        + "".join(f"{path},{label}\n" for path, label in zip(paths, labels, strict=True))
+    )
     models = [make(), make(), make()]
     models[0].learn(place / "base")
     models[1].learn(paths, labels)
@@ -150,8 +164,18 @@ def test_a_report_says_what_a_session_did(make, place):
 def test_classes_come_back_and_new_ones_come(based, place, tmp_path):
     tiny.write_photos(tmp_path, classes=("yellow", "red"), n=2, seed=7)
     report = based.learn(tmp_path)
-    assert (report.session, report.new_classes, report.returning_classes, report.n_classes) == (2, ("yellow",), ("red",), 4)
-    assert dict(zip(based.classes_, based.class_counts_, strict=True)) == {"blue": 6, "green": 6, "red": 8, "yellow": 2}
+    assert (report.session, report.new_classes, report.returning_classes, report.n_classes) == (
+        2,
+        ("yellow",),
+        ("red",),
+        4,
+    )
+    assert dict(zip(based.classes_, based.class_counts_, strict=True)) == {
+        "blue": 6,
+        "green": 6,
+        "red": 8,
+        "yellow": 2,
+    }
     assert [entry["session"] for entry in based.history_] == [1, 2]
 
 
@@ -165,7 +189,10 @@ def test_several_sessions_are_one(make, place, form):
     several.learn(place / "more")
     once.learn(place / "base")
     rest = [pictures(place / name) for name in ("yellow", "more")]
-    once.learn([path for paths, _ in rest for path in paths], [label for _, labels in rest for label in labels])
+    once.learn(
+        [path for paths, _ in rest for path in paths],
+        [label for _, labels in rest for label in labels],
+    )
     assert isinstance(several.head_.statistics_.scatter, kind)
     assert_same(several, once, place)
 
@@ -232,7 +259,10 @@ def test_unreadable_files_stop_the_session_and_are_all_named(based, place, spoil
 
 
 def test_unreadable_files_with_strange_names_are_told_on_one_line(based, tmp_path):
-    paths = [tmp_path / "two\nlines.png", Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))]
+    paths = [
+        tmp_path / "two\nlines.png",
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")),
+    ]
     for path in paths:
         path.write_bytes(b"")
     with pytest.raises(ImageError) as caught:
@@ -244,7 +274,11 @@ def test_unreadable_files_can_be_skipped(make, place, spoiled):
     model, plain = make(), make()
     report = model.learn(spoiled, test=spoiled, skip_unreadable=True)
     assert (report.n_images, report.n_classes, report.test.n) == (8, 4, 8)
-    assert sorted({Path(path).name for path in report.skipped}) == ["cut.png", "empty.jpg", "text.png"]
+    assert sorted({Path(path).name for path in report.skipped}) == [
+        "cut.png",
+        "empty.jpg",
+        "text.png",
+    ]
     good = sorted(spoiled.rglob("4-*.png"))
     plain.learn(good, [path.parent.name for path in good])
     assert_same(model, plain, place, tolerance=0)
@@ -299,7 +333,13 @@ def test_numbers_can_be_labels(make, place, tmp_path):
     predicted = [each.label for each in model.predict(paths)]
     assert {type(label) for label in predicted} == {int}
     result = model.evaluate(paths, [numbers[label] for label in labels])
-    assert result.accuracy == np.mean([guess == numbers[label] for guess, label in zip(predicted, labels, strict=True)]) > 0.9
+    assert (
+        result.accuracy
+        == np.mean(
+            [guess == numbers[label] for guess, label in zip(predicted, labels, strict=True)]
+        )
+        > 0.9
+    )
     model.rename_class(9, 90)
     model.save(tmp_path / "m.visvm")
     again = ImageClassifier.load(tmp_path / "m.visvm", encoder=model.load_encoder(), cache=False)
@@ -324,7 +364,9 @@ def test_a_model_that_has_forgotten_everything_can_be_kept_and_learn_again(based
     based.forget(place / "base")
     assert based.classes_ == ()
     based.save(tmp_path / "empty.visvm")
-    again = ImageClassifier.load(tmp_path / "empty.visvm", encoder=based.load_encoder(), cache=False)
+    again = ImageClassifier.load(
+        tmp_path / "empty.visvm", encoder=based.load_encoder(), cache=False
+    )
     with pytest.raises(NotFittedError, match="knows no class"):
         again.predict(sorted((place / "yellow").rglob("*.png")))
     again.learn(place / "yellow")
@@ -334,7 +376,9 @@ def test_a_model_that_has_forgotten_everything_can_be_kept_and_learn_again(based
 def test_a_model_loaded_for_predicting_cannot_replace_the_whole_one(based, place, tmp_path):
     based.save(tmp_path / "m.visvm")
     before = (tmp_path / "m.visvm").read_bytes()
-    light = ImageClassifier.load(tmp_path / "m.visvm", encoder=based.load_encoder(), cache=False, for_prediction=True)
+    light = ImageClassifier.load(
+        tmp_path / "m.visvm", encoder=based.load_encoder(), cache=False, for_prediction=True
+    )
     assert_same(based, light, place, tolerance=0)
     for work in (
         lambda: light.save(tmp_path / "m.visvm"),
@@ -347,7 +391,10 @@ def test_a_model_loaded_for_predicting_cannot_replace_the_whole_one(based, place
     assert (tmp_path / "m.visvm").read_bytes() == before
     light.export(tmp_path / "small.visvm")
     assert_same(
-        based, ImageClassifier.load(tmp_path / "small.visvm", encoder=based.load_encoder(), cache=False), place, tolerance=0
+        based,
+        ImageClassifier.load(tmp_path / "small.visvm", encoder=based.load_encoder(), cache=False),
+        place,
+        tolerance=0,
     )
 
 
@@ -380,7 +427,10 @@ def test_progress_is_told(make, place):
     make().learn(place / "base", test=place / "test", progress=lambda *what: told.append(what))
     assert {stage for stage, _, _ in told} >= {"encoding", "encoding test images", "learning"}
     assert ("encoding", 18, 18) in told
-    assert [what for what in told if what[0] == "learning"] == [("learning", 0, 1), ("learning", 1, 1)]
+    assert [what for what in told if what[0] == "learning"] == [
+        ("learning", 0, 1),
+        ("learning", 1, 1),
+    ]
     assert all(0 <= done <= total for _, done, total in told)
 
 
@@ -514,7 +564,12 @@ def test_what_is_done_to_the_head_is_done_to_the_model(based, place, tmp_path):
     based.head_.partial_fit(based.layer_features(paths), labels)
     assert based.classes_ == ("blue", "green", "red", "yellow")
     based.save(tmp_path / "m.visvm")
-    assert_same(based, ImageClassifier.load(tmp_path / "m.visvm", encoder=based.load_encoder(), cache=False), place, tolerance=0)
+    assert_same(
+        based,
+        ImageClassifier.load(tmp_path / "m.visvm", encoder=based.load_encoder(), cache=False),
+        place,
+        tolerance=0,
+    )
 
 
 # Evaluating
@@ -535,7 +590,9 @@ def test_wrong_labels_show_as_confusions(based, place):
     paths, _ = pictures(place / "test" / "red")
     result = based.evaluate([*paths, *paths], ["red"] * 4 + ["green"] * 4)
     assert result.per_class == {"green": ClassResult(4, 0.0), "red": ClassResult(4, 1.0)}
-    assert [(each.label, each.predicted, each.n) for each in result.confusions] == [("green", "red", 4)]
+    assert [(each.label, each.predicted, each.n) for each in result.confusions] == [
+        ("green", "red", 4)
+    ]
 
 
 def test_an_evaluation_with_no_known_class_is_refused(based, place):
@@ -549,15 +606,22 @@ def test_an_evaluation_with_no_known_class_is_refused(based, place):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("through_files", [False, True], ids=["in memory", "through files"])
-def test_two_copies_grown_from_one_base_are_merged(make, place, tmp_path, encoder, form, through_files):
+def test_two_copies_grown_from_one_base_are_merged(
+    make, place, tmp_path, encoder, form, through_files
+):
     base = make(FORMS[form][0])
     base.learn(place / "base")
     base.save(tmp_path / "base.visvm")
     one = base
-    other = ImageClassifier.load(tmp_path / "base.visvm", encoder=encoder, cache=False) if through_files else copy.copy(base)
+    other = (
+        ImageClassifier.load(tmp_path / "base.visvm", encoder=encoder, cache=False)
+        if through_files
+        else copy.copy(base)
+    )
     one.learn(place / "yellow")
     other.learn(place / "more")
-    wanted = copy.copy(other)  # base and more, and then what `one` has learned: base again, and yellow
+    # base and more, and then what `one` has learned: base again, and yellow
+    wanted = copy.copy(other)
     wanted.learn(place / "base")
     wanted.learn(place / "yellow")
     with Unchanged(other, place):
@@ -570,7 +634,9 @@ def test_two_copies_grown_from_one_base_are_merged(make, place, tmp_path, encode
 def test_models_that_cannot_be_merged_are_refused(based, make, place, tmp_path):
     tiny.write_encoder(tmp_path, seed=1)
     others = {
-        "encoder": ImageClassifier(str(tmp_path / "tiny.onnx"), n_components=60, cache=False, ridge=1.0, layers=(1, 3)),
+        "encoder": ImageClassifier(
+            str(tmp_path / "tiny.onnx"), n_components=60, cache=False, ridge=1.0, layers=(1, 3)
+        ),
         "transform": make(transform="squash"),
         "kernel map": make(random_state=1),
         "mixer": make(layers=(3,)),
@@ -664,7 +730,9 @@ def test_classes_put_together_are_one_in_all_that_is_told(based, place, tmp_path
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("numbers", [False, True])
-def test_a_forgotten_class_is_never_answered_and_the_others_score_as_before(make, place, tmp_path, form, numbers):
+def test_a_forgotten_class_is_never_answered_and_the_others_score_as_before(
+    make, place, tmp_path, form, numbers
+):
     model = make(FORMS[form][0])
     paths, labels = pictures(place / "base")
     model.learn(paths, [len(label) for label in labels] if numbers else labels)
@@ -673,14 +741,21 @@ def test_a_forgotten_class_is_never_answered_and_the_others_score_as_before(make
     model.forget_class(gone)
     model.save(tmp_path / "m.visvm")
     model.export(tmp_path / "light.visvm")
-    loads = [ImageClassifier.load(tmp_path / "m.visvm", for_prediction=fast, cache=False) for fast in (False, True)]
+    loads = [
+        ImageClassifier.load(tmp_path / "m.visvm", for_prediction=fast, cache=False)
+        for fast in (False, True)
+    ]
     for same in (model, *loads, ImageClassifier.load(tmp_path / "light.visvm", cache=False)):
         assert gone not in same.classes_
         assert same.class_counts_ == (6, 6)
         for each in same.predict(paths, raw=True, top=99):
-            assert dict(each.top) == pytest.approx({k: v for k, v in before[each.path].items() if k != gone}, abs=1e-9)
+            assert dict(each.top) == pytest.approx(
+                {k: v for k, v in before[each.path].items() if k != gone}, abs=1e-9
+            )
     again = loads[0]
-    again.learn(*pictures(place / "yellow") if not numbers else (pictures(place / "yellow")[0], [9] * 5))
+    again.learn(
+        *pictures(place / "yellow") if not numbers else (pictures(place / "yellow")[0], [9] * 5)
+    )
     assert len(again.classes_) == 3
     assert again.predict(place / "test/yellow/3-0.png").pop().label == (9 if numbers else "yellow")
     red = [path for path, label in zip(paths, labels, strict=True) if label == "red"]
@@ -709,7 +784,11 @@ def test_contents_are_learned_as_their_files_are(make, based, place, tmp_path):
     paths, labels = pictures(place / "base")
     model = make()
     tests, truths = pictures(place / "test")
-    report = model.learn([path.read_bytes() for path in paths], labels, test=([path.read_bytes() for path in tests], truths))
+    report = model.learn(
+        [path.read_bytes() for path in paths],
+        labels,
+        test=([path.read_bytes() for path in tests], truths),
+    )
     assert_same(model, based, place)
     assert report.test.n == 12  # yellow is not known
     assert model.predict(tests[0].read_bytes())[0].label == model.predict(tests[0])[0].label
@@ -732,7 +811,8 @@ def test_a_new_name_is_kept_as_names_of_folders_are(based):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("red", "blue"), ("mauve", "pink"), ("red", ""), ("red", "a\nb"), ("red", 3), ("red", 1.5)]
+    ("old", "new"),
+    [("red", "blue"), ("mauve", "pink"), ("red", ""), ("red", "a\nb"), ("red", 3), ("red", 1.5)],
 )
 def test_a_name_that_cannot_be_is_refused(based, place, old, new):
     with Unchanged(based, place):
@@ -741,7 +821,9 @@ def test_a_name_that_cannot_be_is_refused(based, place, old, new):
         one_line(caught)
 
 
-def test_counts_go_with_their_classes_when_an_exported_model_is_renamed(based, place, tmp_path, encoder):
+def test_counts_go_with_their_classes_when_an_exported_model_is_renamed(
+    based, place, tmp_path, encoder
+):
     based.learn(place / "more")
     assert based.class_counts_ == (6, 9, 9)
     based.export(tmp_path / "small.visvm")
@@ -756,7 +838,9 @@ def test_counts_go_with_their_classes_when_an_exported_model_is_renamed(based, p
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_saved_model_predicts_and_learns_on_as_the_one_in_memory(make, place, tmp_path, encoder, form):
+def test_a_saved_model_predicts_and_learns_on_as_the_one_in_memory(
+    make, place, tmp_path, encoder, form
+):
     width, kind = FORMS[form]
     model = make(width, ridge="auto")
     model.learn(place / "base", test=place / "test")
@@ -778,14 +862,30 @@ def test_a_saved_model_predicts_and_learns_on_as_the_one_in_memory(make, place, 
         assert_same(model, again, place, tolerance=1e-9)
         np.testing.assert_allclose(model._calibration, again._calibration, rtol=1e-9)
     again.save(tmp_path / "m.visvm")
-    assert_same(ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder, cache=False), again, place, tolerance=0)
+    assert_same(
+        ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder, cache=False),
+        again,
+        place,
+        tolerance=0,
+    )
 
 
 def test_numpy_numbers_as_options_can_be_saved(make, place, tmp_path, encoder):
-    model = make(np.int64(50), ridge=np.int64(2), svm_cost=np.int32(5), layers=np.array([1, 3]), random_state=np.int64(4))
+    model = make(
+        np.int64(50),
+        ridge=np.int64(2),
+        svm_cost=np.int32(5),
+        layers=np.array([1, 3]),
+        random_state=np.int64(4),
+    )
     model.learn(place / "base")
     model.save(tmp_path / "m.visvm")
-    assert_same(ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder, cache=False), model, place, tolerance=0)
+    assert_same(
+        ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder, cache=False),
+        model,
+        place,
+        tolerance=0,
+    )
 
 
 def test_without_a_kernel_map(make, place, tmp_path, encoder):
@@ -825,17 +925,26 @@ def test_an_exported_model_predicts_the_same_and_cannot_learn(based, place, tmp_
                 attempt()
             assert "exported" in one_line(caught)
     small.save(tmp_path / "again.visvm")  # what it has can be written again
-    assert_same(ImageClassifier.load(tmp_path / "again.visvm", encoder=encoder, cache=False), based, place, tolerance=0)
+    assert_same(
+        ImageClassifier.load(tmp_path / "again.visvm", encoder=encoder, cache=False),
+        based,
+        place,
+        tolerance=0,
+    )
 
 
 def test_loaded_for_prediction_the_sums_stay_on_disk(based, place, tmp_path, encoder):
     based.save(tmp_path / "m.visvm")
-    light = ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder, cache=False, for_prediction=True)
+    light = ImageClassifier.load(
+        tmp_path / "m.visvm", encoder=encoder, cache=False, for_prediction=True
+    )
     assert not light.can_learn
     assert_same(light, based, place, tolerance=0)
     light.export(tmp_path / "small.visvm")
     based.export(tmp_path / "direct.visvm")
-    assert model_file.read_header(tmp_path / "small.visvm") == model_file.read_header(tmp_path / "direct.visvm")
+    assert model_file.read_header(tmp_path / "small.visvm") == model_file.read_header(
+        tmp_path / "direct.visvm"
+    )
 
 
 def test_another_encoder_of_the_same_name_is_refused(place, tmp_path):
@@ -872,7 +981,9 @@ def test_other_preprocessing_is_another_encoder(place, tmp_path):
 
 def test_a_memory_limit_can_be_given_when_loading(based, place, tmp_path, encoder):
     based.save(tmp_path / "m.visvm")
-    again = ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder, cache=False, memory_limit=1000)
+    again = ImageClassifier.load(
+        tmp_path / "m.visvm", encoder=encoder, cache=False, memory_limit=1000
+    )
     with Unchanged(again, place), pytest.raises(VisvmError) as caught:
         again.learn(place / "yellow")
     one_line(caught)

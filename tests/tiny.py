@@ -12,22 +12,36 @@ from sklearn.datasets import load_sample_image
 
 SIDE, WIDTH, BLOCKS = 8, 12, ("block_1", "block_2", "block_3")
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
-COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 40, 230), "yellow": (230, 220, 30)}
+COLOURS = {
+    "red": (220, 30, 30),
+    "green": (30, 200, 40),
+    "blue": (40, 40, 230),
+    "yellow": (230, 220, 30),
+}
 
 
 def matrices(seed=0):
     generator = np.random.default_rng(seed)
     inputs = 3 * SIDE * SIDE
     first = generator.normal(size=(inputs, WIDTH)) / np.sqrt(inputs)
-    return [matrix.astype(np.float32) for matrix in (first, *generator.normal(size=(2, WIDTH, WIDTH)) / np.sqrt(WIDTH))]
+    return [
+        matrix.astype(np.float32)
+        for matrix in (first, *generator.normal(size=(2, WIDTH, WIDTH)) / np.sqrt(WIDTH))
+    ]
 
 
 def graph(seed=0):
     """Blocks of (n, 1 token, WIDTH): a projection, then two residual ReLU layers."""
     names = ["W1", "W2", "W3"]
-    constants = [numpy_helper.from_array(matrix, name) for matrix, name in zip(matrices(seed), names, strict=True)]
+    constants = [
+        numpy_helper.from_array(matrix, name)
+        for matrix, name in zip(matrices(seed), names, strict=True)
+    ]
     constants.append(numpy_helper.from_array(np.array([0, 1, -1]), "shape"))
-    nodes = [helper.make_node("Reshape", ["pixels", "shape"], ["flat"]), helper.make_node("MatMul", ["flat", "W1"], ["block_1"])]
+    nodes = [
+        helper.make_node("Reshape", ["pixels", "shape"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "W1"], ["block_1"]),
+    ]
     for number in (2, 3):
         before, after = f"block_{number - 1}", f"block_{number}"
         nodes += [
@@ -76,10 +90,17 @@ def write_photos(folder: Path, classes=tuple(COLOURS)[:3], n=6, seed=0) -> Path:
 
 def pieces(name: str, n: int, seed: int) -> list[bytes]:
     """Square pieces of one of scikit-learn's photographs, china.jpg and flower.jpg, as JPEG files."""
-    photo, generator, made = Image.fromarray(load_sample_image(name)), np.random.default_rng(seed), []
+    photo, generator, made = (
+        Image.fromarray(load_sample_image(name)),
+        np.random.default_rng(seed),
+        [],
+    )
     for _ in range(n):
         side = int(generator.integers(230, 330))
-        left, top = int(generator.integers(120, 500 - side + 1)), int(generator.integers(40, 400 - side + 1))
+        left, top = (
+            int(generator.integers(120, 500 - side + 1)),
+            int(generator.integers(40, 400 - side + 1)),
+        )
         file = io.BytesIO()
         photo.crop((left, top, left + side, top + side)).save(file, "JPEG", quality=85)
         made.append(file.getvalue())

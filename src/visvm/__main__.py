@@ -1,5 +1,5 @@
 """``python -m visvm``: the command line."""
 
-from visvm.cli import main
+from visvm.cli.main import main
 
 main()

@@ -13,34 +13,40 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from visvm import model_file
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
-from visvm.encoders.pipeline import Source
-from visvm.errors import ImageError, IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
+from visvm.encoders.sources import Source
+from visvm.errors import (
+    ImageError,
+    IncompatibleModelError,
+    InputError,
+    ModelFileError,
+    NeverLearnedError,
+    shown,
+)
 from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind, is_count, require, seed_of
 from visvm.head.memory import peak_bytes
 from visvm.head.predictor import Predictor
 from visvm.head.scatter import ThinScatter
 from visvm.head.statistics import Statistics
-from visvm.head_state import head_state, require_solved, restore_head, restore_predictor
-from visvm.image_predictor import HOW_TO_LEAVE_OUT, ImagePredictor, distinct, refuse_unreadable, silent, some_of
-from visvm.labelled import (
-    Images,
-    Label,
-    Labelled,
-    check_label,
-    forgotten_label,
-    is_forgotten,
-    read_labelled,
-    shown,
+from visvm.image_predictor import (
+    HOW_TO_LEAVE_OUT,
+    ImagePredictor,
+    distinct,
+    refuse_unreadable,
+    some_of,
 )
-from visvm.learning import Engine, Learned, LocalEngine, Progress, Work, stratified
-from visvm.results import SessionReport, session_test
-from visvm.sites import (
+from visvm.learning.labelled import Images, Labelled, read_labelled
+from visvm.learning.local import LocalEngine
+from visvm.learning.work import Engine, Learned, Work, stratified
+from visvm.model import file as model_file
+from visvm.model.head_state import head_state, require_solved, restore_head, restore_predictor
+from visvm.model.labels import Label, check_label, forgotten_label, is_forgotten
+from visvm.model.results import SessionReport, session_test
+from visvm.model.sites import (
     MergedSite,
     SiteStatistics,
     derived_id,
@@ -50,6 +56,7 @@ from visvm.sites import (
     require_merged,
     require_new,
 )
+from visvm.progress import Progress, silent
 
 if TYPE_CHECKING:
     from visvm.head.classifier import VisClassifier
@@ -66,19 +73,21 @@ class ImageClassifier(ImagePredictor):
     Parameters
     ----------
     encoder : str or Encoder, default="dinov2-s14"
-        A name of the catalogue, an .onnx file, an open_clip checkpoint, a transformers folder or hub name; or an encoder.
+        A name of the catalogue, an .onnx file, an open_clip checkpoint, a transformers folder or
+        hub name; or an encoder.
     n_components : int or None, default=15000
         D, the width of the random kernel map.
     random_state : int, default=0
     transform : "crop" or "squash", default="crop"
         How images become square: by cutting out the centre, or by squeezing.
     cache : bool, Path or FeatureCache, default=True
-        Where features are kept so that an image is encoded once: in the user's cache folder, a file of one's own, or nowhere.
+        Where features are kept so that an image is encoded once: in the user's cache folder, a file
+        of one's own, or nowhere.
     layers, ridge, svm_cost, memory_limit
         As in ``VisClassifier``.
     max_base_images : int or None, default=10000
-        What the first session settles for good (λ, blocks, mixer) it settles on about so many images of it at most, the same
-        share of every class; None means all. All are learned.
+        What the first session settles for good (λ, blocks, mixer) it settles on about so many
+        images of it at most, the same share of every class; None means all. All are learned.
 
     Attributes
     ----------
@@ -122,7 +131,8 @@ class ImageClassifier(ImagePredictor):
             "memory_limit": memory_limit,
         }
         self._head: VisClassifier | None = None
-        self._loaded_predictor: Predictor | None = None  # of a file loaded for predicting, which has no head
+        # of a file loaded for predicting, which has no head
+        self._loaded_predictor: Predictor | None = None
         self._read: tuple[model_file.Header, model_file.Tensors] | None = None  # of such a file
         self._calibrated_classes = 0  # known when the calibration was last measured
 
@@ -135,9 +145,12 @@ class ImageClassifier(ImagePredictor):
     def head_(self) -> "VisClassifier":
         """Layer features → scores: the scikit-learn estimator."""
         if self._read is not None:
-            raise ModelFileError("a model must be loaded whole for this; this one was loaded for predicting: load it again")
+            raise ModelFileError(
+                "a model must be loaded whole for this; this one was loaded for predicting: load it again"
+            )
         if self._head is None:
-            from visvm.head.classifier import VisClassifier  # here, as scikit-learn takes longer to import than to predict with
+            # here, as scikit-learn takes longer to import than to predict with
+            from visvm.head.classifier import VisClassifier
 
             self._head = VisClassifier(**self._options)
         return self._head
@@ -148,12 +161,16 @@ class ImageClassifier(ImagePredictor):
         head = self._head
         if head is None or not hasattr(head, "coefficients_"):
             return self._loaded_predictor
-        return _without_forgotten(Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_))
+        return _without_forgotten(
+            Predictor(head.mixer_, head.kernel_map_, head.coefficients_, head.classes_)
+        )
 
     @property
     def class_counts_(self) -> tuple[int, ...]:
         """How many images of each class were learned."""
-        return tuple(count for label, count in self._all_counts().items() if not is_forgotten(label))
+        return tuple(
+            count for label, count in self._all_counts().items() if not is_forgotten(label)
+        )
 
     @property
     def numbers(self) -> bool:
@@ -165,7 +182,13 @@ class ImageClassifier(ImagePredictor):
         if not hasattr(self._head, "statistics_"):
             return self._counts
         statistics = self.head_.statistics_
-        return dict(zip(statistics.classes.tolist(), map(round, statistics.class_counts.tolist()), strict=True))
+        return dict(
+            zip(
+                statistics.classes.tolist(),
+                map(round, statistics.class_counts.tolist()),
+                strict=True,
+            )
+        )
 
     @property
     def can_learn(self) -> bool:
@@ -175,7 +198,12 @@ class ImageClassifier(ImagePredictor):
     def check_options(self, progress: Progress = silent) -> None:
         """Refuse options that learning would refuse; the encoder is loaded for it."""
         most = self.max_base_images
-        require(most is None or is_count(most), self, "max_base_images", "a whole number of at least 1, or None")
+        require(
+            most is None or is_count(most),
+            self,
+            "max_base_images",
+            "a whole number of at least 1, or None",
+        )
         self._head_for(self.load_encoder(progress))._validate_parameters()
 
     # Learning
@@ -192,21 +220,24 @@ class ImageClassifier(ImagePredictor):
     ) -> SessionReport:
         """Learn one session: any mix of new classes and more images of known ones.
 
-        Images are encoded and added to the sums piece by piece: memory does not grow with their number.
+        Images are encoded and added to the sums piece by piece: memory does not grow with their
+        number.
 
         Parameters
         ----------
         images : path, or sequence of paths or contents
-            A folder with one sub-folder per class, a CSV file of path,label, or image files or their contents.
+            A folder with one sub-folder per class, a CSV file of path,label, or image files or
+            their contents.
         labels : sequence of str or int, optional
             With image files or contents, one each.
         test : path, or pair of sequences, optional
-            Folder or CSV file of images to test with after the session, or images and their labels; those of classes not yet
-            known are left out. Their features are held in memory.
+            Folder or CSV file of images to test with after the session, or images and their labels;
+            those of classes not yet known are left out. Their features are held in memory.
         skip_unreadable : bool, default=False
             Leave out files that are no images; otherwise they stop the session.
         engine : Engine, optional
-            Who does the work: ``LocalEngine(journal)`` in this process, which is also the default, or ``RayEngine(…)``.
+            Who does the work: ``LocalEngine(journal)`` in this process, which is also the default,
+            or ``RayEngine(…)``.
         progress : callable, optional
 
         Returns
@@ -215,13 +246,24 @@ class ImageClassifier(ImagePredictor):
         """
         self._require_sums("learn more")
         given = read_labelled(images, labels)
-        tests = None if test is None else read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
+        tests = (
+            None
+            if test is None
+            else read_labelled(*test)
+            if isinstance(test, tuple)
+            else read_labelled(test)
+        )
         self.check_options(progress)  # before hours are spent on encoding
         if hasattr(self.head_, "statistics_"):
             check_one_kind(self.head_.classes_, np.array(given.labels[:1]))
         clock, known, held_out = _Clock(), set(self.classes_), None
         if tests is not None:
-            held_out = self._encode(tests.only({*known, *given.labels}), "encoding test images", progress, skip_unreadable)
+            held_out = self._encode(
+                tests.only({*known, *given.labels}),
+                "encoding test images",
+                progress,
+                skip_unreadable,
+            )
             clock.lap("test")
         work = self._work(given, skip_unreadable)
         draft = copy.copy(self)
@@ -274,7 +316,11 @@ class ImageClassifier(ImagePredictor):
         self.check_options(progress)
         clock, draft = _Clock(), copy.copy(self)
         draft._head = head = self._head_for(self.load_encoder())
-        head.statistics_, head.ridge_path_, head.layer_path_ = Statistics(head.kernel_map_.width), [], []
+        head.statistics_, head.ridge_path_, head.layer_path_ = (
+            Statistics(head.kernel_map_.width),
+            [],
+            [],
+        )
         head.solve()  # knows no class now
         work = replace(draft._work(given, skip_unreadable), calibration=frozenset())
         learned, labels_learned = draft._accumulate(work, engine, clock, progress)
@@ -282,24 +328,38 @@ class ImageClassifier(ImagePredictor):
         site = self.site_ or derived_id(head.statistics_.digest())
         return SiteStatistics(site, self._described_encoder(), head, [_as_in_a_file(report)])
 
-    def _accumulate(self, work: Work, engine: Engine | None, clock: "_Clock", progress: Progress) -> tuple[Learned, list[Label]]:
+    def _accumulate(
+        self, work: Work, engine: Engine | None, clock: "_Clock", progress: Progress
+    ) -> tuple[Learned, list[Label]]:
         """Add images to the sums of a draft; gives what became of them, and the labels of those that were learned."""
         engine = LocalEngine() if engine is None else engine
         if isinstance(engine, type) or not hasattr(engine, "learn"):
-            raise InputError(f"engine must be a LocalEngine() or a RayEngine(); got {engine!r:.80}: make one, or leave it out")
+            raise InputError(
+                f"engine must be a LocalEngine() or a RayEngine(); got {engine!r:.80}: make one, or leave it out"
+            )
         learned = engine.learn(self.head_, work, progress)
         clock.lap("encode")
         clock.move(learned.learn_seconds, "encode", "learn")
         if not work.skip_unreadable:
             refuse_unreadable(list(learned.unreadable.values()), HOW_TO_LEAVE_OUT)
-        labels = [label for place, label in enumerate(work.images.labels) if place not in learned.unreadable]
+        labels = [
+            label
+            for place, label in enumerate(work.images.labels)
+            if place not in learned.unreadable
+        ]
         if not labels:
             raise ImageError("there must be at least one image that can be read; there is none")
         return learned, labels
 
-    def _report(self, work: Work, learned: Learned, new: set[Label], clock: "_Clock") -> SessionReport:
+    def _report(
+        self, work: Work, learned: Learned, new: set[Label], clock: "_Clock"
+    ) -> SessionReport:
         """What a session did on this draft, of whose labels these are new."""
-        labels = [label for place, label in enumerate(work.images.labels) if place not in learned.unreadable]
+        labels = [
+            label
+            for place, label in enumerate(work.images.labels)
+            if place not in learned.unreadable
+        ]
         return SessionReport(
             session=len(self.history_) + 1,
             learned_at=_now(),
@@ -334,27 +394,39 @@ class ImageClassifier(ImagePredictor):
     def _calibrate(self, work: Work, learned: Learned, progress: Progress) -> None:
         """Measure, by some images of a session, how far scores can be trusted."""
         head, thin = self.head_, isinstance(self.head_.statistics_.scatter, ThinScatter)
-        # Of dense sums, leaving samples out costs another factorisation: only where many classes have come since the last time.
-        if len(self.classes_) < 2 or not (thin or len(self.classes_) > 1.2 * self._calibrated_classes):
+        # Of dense sums, leaving samples out costs another factorisation: only where many classes
+        # have come since the last time.
+        if len(self.classes_) < 2 or not (
+            thin or len(self.classes_) > 1.2 * self._calibrated_classes
+        ):
             return
         progress("calibrating", 0, 1)
         places = sorted(work.calibration - set(learned.unreadable))
-        if missing := [place for place in places if place not in learned.features]:  # which were encoded elsewhere
+        # which were encoded elsewhere
+        if missing := [place for place in places if place not in learned.features]:
             sources, labels = work.images.sources, work.images.labels
-            there = Labelled([sources[place] for place in missing], [labels[place] for place in missing])
-            encoded = self._encode(there, "encoding for calibration", progress, skip_unreadable=True)
+            there = Labelled(
+                [sources[place] for place in missing], [labels[place] for place in missing]
+            )
+            encoded = self._encode(
+                there, "encoding for calibration", progress, skip_unreadable=True
+            )
             if encoded.skipped:  # gone meanwhile: the others will do
                 missing = [place for place in missing if str(sources[place]) not in encoded.skipped]
             learned.features |= dict(zip(missing, encoded.features, strict=True))
             places = [place for place in places if place in learned.features]
         labels_there = work.labels(places)
         named = np.array([not is_forgotten(label) for label in head.classes_.tolist()])
-        scores = head.leave_one_out_scores(np.array([learned.features[place] for place in places]), labels_there)[:, named]
+        scores = head.leave_one_out_scores(
+            np.array([learned.features[place] for place in places]), labels_there
+        )[:, named]
         targets = np.searchsorted(head.classes_[named], labels_there)
         # What was measured among fewer classes counts half from session to session.
         self._calibration = 0.5 * self._calibration + log_likelihoods(scores, targets)
         self._calibrated_classes = len(self.classes_)
-        self.merged_ = tuple(replace(each, calibration_weight=0.5 * each.calibration_weight) for each in self.merged_)
+        self.merged_ = tuple(
+            replace(each, calibration_weight=0.5 * each.calibration_weight) for each in self.merged_
+        )
         progress("calibrating", 1, 1)
 
     # Sums of others
@@ -365,8 +437,8 @@ class ImageClassifier(ImagePredictor):
         Parameters
         ----------
         *others : ImageClassifier or SiteStatistics
-            Of the same encoder, transform, kernel map and mixer: grown from copies of one model, or from what
-            ``export_for_site`` wrote. They are left as they are.
+            Of the same encoder, transform, kernel map and mixer: grown from copies of one model, or
+            from what ``export_for_site`` wrote. They are left as they are.
 
         Returns
         -------
@@ -411,9 +483,9 @@ class ImageClassifier(ImagePredictor):
     def unmerge(self, other: "ImageClassifier | SiteStatistics") -> Self:
         """Take out again what was merged, as if it had never been: a site withdraws.
 
-        Classes that were renamed or forgotten since then are found under their new names. Calibration that was measured
-        while the site was part of the model stays as it is. Images of the site that ``forget`` has taken out already
-        would be taken out twice.
+        Classes that were renamed or forgotten since then are found under their new names.
+        Calibration that was measured while the site was part of the model stays as it is. Images of
+        the site that ``forget`` has taken out already would be taken out twice.
 
         Parameters
         ----------
@@ -427,14 +499,17 @@ class ImageClassifier(ImagePredictor):
         Raises
         ------
         NeverLearnedError
-            The site was never merged, or its sums were others; or ``forget`` has taken out images of it; or a site that it held
-            was taken out, or got other names, by itself.
+            The site was never merged, or its sums were others; or ``forget`` has taken out images
+            of it; or a site that it held was taken out, or got other names, by itself.
         """
         self._require_sums("unmerge")
         given = _as_site(other)
         gone = given.entries(_now())
         require_merged(gone, self.merged_)
-        mine, head = next(each for each in self.merged_ if each.id == given.site), copy.copy(given.head)
+        mine, head = (
+            next(each for each in self.merged_ if each.id == given.site),
+            copy.copy(given.head),
+        )
         head.statistics_ = head.statistics_.renamed(np.array(mine.labels))
         try:
             self._head = copy.copy(self.head_).unmerge(head)
@@ -454,7 +529,9 @@ class ImageClassifier(ImagePredictor):
         """What merging needs of this model."""
         self._require_sums("merge")
         if not hasattr(self.head_, "statistics_"):
-            raise IncompatibleModelError("models to merge must have learned something; one has not: learn first")
+            raise IncompatibleModelError(
+                "models to merge must have learned something; one has not: learn first"
+            )
         return SiteStatistics(
             self.site_ or derived_id(self.head_.statistics_.digest()),
             self._described_encoder(),
@@ -476,7 +553,9 @@ class ImageClassifier(ImagePredictor):
     def _add_sums(self, other: SiteStatistics, own: set[str]) -> None:
         """Add the sums of a site to those of this model, whose id is in `own`, in place; solving is left to the caller."""
         if not other.counts:
-            raise IncompatibleModelError("what is merged must have learned something; this has not: learn first, or leave it out")
+            raise IncompatibleModelError(
+                "what is merged must have learned something; this has not: learn first, or leave it out"
+            )
         mine = self._described_encoder()
         for name, what in (("digest", "encoder weights"), ("transform", "transform")):
             if mine[name] != other.encoder[name]:
@@ -490,7 +569,9 @@ class ImageClassifier(ImagePredictor):
         self._calibration = self._calibration + other.calibration
         self._calibrated_classes = max(self._calibrated_classes, other.calibrated_classes)
         new = [entry for entry in other.history if not is_shared(entry, self.history_)]
-        self.history_ = numbered([*self.history_, *({"site": other.site, **entry} for entry in new)])
+        self.history_ = numbered(
+            [*self.history_, *({"site": other.site, **entry} for entry in new)]
+        )
         self.merged_ = (*self.merged_, *added)
 
     def forget(
@@ -525,7 +606,8 @@ class ImageClassifier(ImagePredictor):
         ----------
         old, new : str or int
         merge : bool, default=False
-            If the new name is a class already, make both one, as if their images had been learned under one label.
+            If the new name is a class already, make both one, as if their images had been learned
+            under one label.
         """
         self._fitted()
         old, new = check_label(old, "the class to rename"), check_label(new, "the new name")
@@ -533,22 +615,28 @@ class ImageClassifier(ImagePredictor):
             self._require_sums("put classes together")
         self._head = head = copy.copy(self.head_).rename_class(old, new, merge=merge)
         if not self.can_learn:
-            self._counts = {label: self._counts[old if label == new else label] for label in head.classes_.tolist()}
+            self._counts = {
+                label: self._counts[old if label == new else label]
+                for label in head.classes_.tolist()
+            }
 
         def renamed(labels: Sequence[Label]) -> list[Label]:
             return distinct([new if label == old else label for label in labels])
 
         names = ("new_classes", "returning_classes")
-        self.history_ = [{**entry, **{name: renamed(entry[name]) for name in names}} for entry in self.history_]
+        self.history_ = [
+            {**entry, **{name: renamed(entry[name]) for name in names}} for entry in self.history_
+        ]
         self.merged_ = tuple(each.renamed(old, new) for each in self.merged_)
         return self
 
     def forget_class(self, label: Label) -> Self:
         """Never answer with a class again; its images need not be there.
 
-        The scores of all other classes stay as they are: to them, the images it was learned from go on being examples of
-        something else. So they do to a class of the same name that is learned later, which then needs many more images to be
-        answered. ``forget`` takes images out of everything, but has to be given them, before the class is forgotten so.
+        The scores of all other classes stay as they are: to them, the images it was learned from go
+        on being examples of something else. So they do to a class of the same name that is learned
+        later, which then needs many more images to be answered. ``forget`` takes images out of
+        everything, but has to be given them, before the class is forgotten so.
 
         Parameters
         ----------
@@ -559,7 +647,9 @@ class ImageClassifier(ImagePredictor):
         label = check_label(label, "the class to forget")
         if label not in self.classes_:
             known = some_of(self.classes_)
-            raise NeverLearnedError(f"a class to forget must be known; {label!r} is not: the model knows {known}")
+            raise NeverLearnedError(
+                f"a class to forget must be known; {label!r} is not: the model knows {known}"
+            )
         forgotten = forgotten_label(isinstance(label, str))
         self._head = copy.copy(self.head_).rename_class(label, forgotten, merge=True)
         self.merged_ = tuple(each.renamed(label, forgotten) for each in self.merged_)
@@ -586,8 +676,8 @@ class ImageClassifier(ImagePredictor):
     def export_for_site(self, path: str | Path) -> str:
         """Write what another site needs to learn for this model: encoder, mixer, map and λ; gives the id of the site.
 
-        No class, no sums, no coefficients and no history are in it. What the base session settled is: the mixer's weights,
-        λ and which blocks are fused.
+        No class, no sums, no coefficients and no history are in it. What the base session settled
+        is: the mixer's weights, λ and which blocks are fused.
         """
         if self._predictor is None:
             self._fitted()
@@ -611,7 +701,8 @@ class ImageClassifier(ImagePredictor):
         ----------
         path : path
         encoder : str or Encoder, optional
-            Where the encoder is on this machine, if it has no name of the catalogue; its weights must be the same.
+            Where the encoder is on this machine, if it has no name of the catalogue; its weights
+            must be the same.
         cache, memory_limit
             As in the constructor.
         for_prediction : bool, default=False
@@ -623,14 +714,20 @@ class ImageClassifier(ImagePredictor):
         model = cls(encoder or described["name"], transform=described["transform"], cache=cache)
         if for_prediction:
             model._read = header, tensors
-            model._loaded_predictor = _without_forgotten(restore_predictor(Path(path), header["head"], classes, tensors))
+            model._loaded_predictor = _without_forgotten(
+                restore_predictor(Path(path), header["head"], classes, tensors)
+            )
         else:
             model._head = restore_head(Path(path), header["head"], classes, tensors)
             model._head.memory_limit = memory_limit
         model._calibration = tensors["calibration"]
         model._counts = dict(zip(classes, header["counts"], strict=True))
         model._calibrated_classes = header.get("calibrated_classes", 0)
-        model.history_, model.site_, model.merged_ = header["sessions"], header.get("site"), merged_sites(header)
+        model.history_, model.site_, model.merged_ = (
+            header["sessions"],
+            header.get("site"),
+            merged_sites(header),
+        )
         model._encoder_digest = described["digest"]
         if model._encoder is not None:
             model._check_digest(model._encoder.digest)
@@ -656,7 +753,11 @@ class ImageClassifier(ImagePredictor):
     # Parts
 
     def _described_encoder(self) -> dict[str, Any]:
-        return {"name": self.encoder_name, "digest": self._encoder_digest, "transform": self.transform}
+        return {
+            "name": self.encoder_name,
+            "digest": self._encoder_digest,
+            "transform": self.transform,
+        }
 
     def _head_for(self, encoder: Encoder) -> "VisClassifier":
         """A copy of the head that takes this encoder's features."""
@@ -666,8 +767,14 @@ class ImageClassifier(ImagePredictor):
 
     def _require_sums(self, what: str) -> None:
         if not self.can_learn:
-            how = "exported" if self._read is None or self._read[0]["head"]["form"] is None else "loaded"
-            raise ModelFileError(f"a model must have its sums to {what}; this one was {how} for predicting: use the whole one")
+            how = (
+                "exported"
+                if self._read is None or self._read[0]["head"]["form"] is None
+                else "loaded"
+            )
+            raise ModelFileError(
+                f"a model must have its sums to {what}; this one was {how} for predicting: use the whole one"
+            )
 
 
 class _Clock:

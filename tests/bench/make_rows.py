@@ -7,7 +7,14 @@ import numpy as np
 
 from visvm.bench.rows import FILE_NAME, Row, Run
 
-ENVIRONMENT = {"visvm": "0.3.0", "python": "3.11.2", "numpy": "2.1.0", "blas": ["openblas 0.3.27"], "threads": 2, "cpu": "a CPU"}
+ENVIRONMENT = {
+    "visvm": "0.3.0",
+    "python": "3.11.2",
+    "numpy": "2.1.0",
+    "blas": ["openblas 0.3.27"],
+    "threads": 2,
+    "cpu": "a CPU",
+}
 
 
 def make_run(method="vis", **changes):
@@ -37,7 +44,11 @@ def make_rows(run, accuracies, groups=None, sizes=None, names=None, **changes):
     for session, accuracy in enumerate(accuracies, start=1):
         seen, old = sum(sizes[:session]), sum(sizes[: session - 1])
         several = session > 1
-        last = {"confusions": [(0, 1, 3), (1, 0, 2)]} if session == len(accuracies) else {"confusions": []}
+        last = (
+            {"confusions": [(0, 1, 3), (1, 0, 2)]}
+            if session == len(accuracies)
+            else {"confusions": []}
+        )
         row = {
             "run": run,
             "session": session,
@@ -70,7 +81,9 @@ def make_rows(run, accuracies, groups=None, sizes=None, names=None, **changes):
 
 def write_rows(folder, rows):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE_NAME).write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
+    (folder / FILE_NAME).write_text(
+        "".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8"
+    )
 
 
 METHODS = {  # final accuracy, trainable parameters, state in bytes, seconds a session
@@ -92,35 +105,57 @@ METHODS = {  # final accuracy, trainable parameters, state in bytes, seconds a s
 
 
 PROTOCOLS = {"B0 Inc20": [20] * 10, "B100 Inc20": [100] + [20] * 5}
-ENCODERS = {"dinov2-s14": ("0cd026c8" * 8, 0.0), "weights/vit_b_16-laion400m_e32-55e67d44.pt": ("77aa01b3" * 8, -0.02)}
+ENCODERS = {
+    "dinov2-s14": ("0cd026c8" * 8, 0.0),
+    "weights/vit_b_16-laion400m_e32-55e67d44.pt": ("77aa01b3" * 8, -0.02),
+}
 
 
 class MadeUp:
     """Whole streams of made-up accuracy that look like measured ones."""
 
     def __init__(self, n_classes=200):
-        self.names = [f"{number:03d}.Black-{'foo' * (number % 4)}ted Albatross" for number in range(n_classes)]
+        self.names = [
+            f"{number:03d}.Black-{'foo' * (number % 4)}ted Albatross" for number in range(n_classes)
+        ]
         self.generator = np.random.default_rng(0)
 
     def rows(self, run, sizes, shift=0.0):
         final, parameters, state, seconds = METHODS[run.method]
         generator, ends = self.generator, np.cumsum(sizes)
         final = min(0.99, final + shift + 0.004 * generator.normal())
-        accuracies = final + (0.97 - final) * (1 - np.log1p(ends - ends[0]) / np.log1p(max(1, ends[-1] - ends[0]))) * 0.7
+        accuracies = (
+            final
+            + (0.97 - final)
+            * (1 - np.log1p(ends - ends[0]) / np.log1p(max(1, ends[-1] - ends[0])))
+            * 0.7
+        )
         groups = [
             [float(min(1, value + 0.03 * generator.normal())) for _ in ends[:session]]
             for session, value in enumerate(accuracies, 1)
         ]
-        rows = make_rows(run, [float(value) for value in accuracies], groups, list(sizes), self.names)
-        n = int(ends[-1])
-        wrong = {(int(a), int((a + 1 + generator.integers(6)) % n)) for a in generator.integers(0, n, 80)}
-        confusions = sorted(
-            ((a, b, int(generator.integers(1, 5))) for a, b in wrong if a != b), key=lambda each: (-each[2], each)
+        rows = make_rows(
+            run, [float(value) for value in accuracies], groups, list(sizes), self.names
         )
-        costs = {"trainable_parameters": parameters, "state_bytes": state, "peak_memory": 4 * 10**8 + 2 * state}
+        n = int(ends[-1])
+        wrong = {
+            (int(a), int((a + 1 + generator.integers(6)) % n)) for a in generator.integers(0, n, 80)
+        }
+        confusions = sorted(
+            ((a, b, int(generator.integers(1, 5))) for a, b in wrong if a != b),
+            key=lambda each: (-each[2], each),
+        )
+        costs = {
+            "trainable_parameters": parameters,
+            "state_bytes": state,
+            "peak_memory": 4 * 10**8 + 2 * state,
+        }
         rows[-1] = _changed(rows[-1], confusions=confusions)
         timed = {"learn": seconds, "encode": 0.086}
-        return [_changed(row, **costs, seconds={**timed, "predict": 1e-4 * row.n_test * seconds**0.3}) for row in rows]
+        return [
+            _changed(row, **costs, seconds={**timed, "predict": 1e-4 * row.n_test * seconds**0.3})
+            for row in rows
+        ]
 
 
 def _changed(row, **changes):
@@ -143,9 +178,14 @@ def made_up_folder(protocols=PROTOCOLS, encoders=ENCODERS, methods=tuple(METHODS
         for seed in range(1, 5):
             rows += made.rows(make_run(method, seed=seed, **where), sizes)
     rows += made.rows(make_run("vis", split="validation", **where), sizes)
-    for name, values in {"identity_weight": [0.0, 1e-4, 1e-3, 1e-1], "n_components": [3000, 6000, 12000, 20000]}.items():
+    for name, values in {
+        "identity_weight": [0.0, 1e-4, 1e-3, 1e-1],
+        "n_components": [3000, 6000, 12000, 20000],
+    }.items():
         for value in values:
-            rows += made.rows(make_run("vis", split="validation", options={name: value}, **where), sizes)
+            rows += made.rows(
+                make_run("vis", split="validation", options={name: value}, **where), sizes
+            )
     rows += made.rows(make_run("klda", options={"n_components": 5000}, **where), sizes)
     rows += made.rows(make_run("slda", class_order_seed=1994, **where), sizes)[:4]
     return rows

@@ -18,7 +18,12 @@ def entries(per_class=1, seed=0):
     generator = np.random.default_rng(seed)
     labels = generator.permutation(np.repeat(np.arange(100), per_class)).tolist()
     data = generator.integers(0, 256, size=(len(labels), 3072), dtype=np.uint8)
-    return {b"data": data, b"fine_labels": labels, b"coarse_labels": [0] * len(labels), b"batch_label": b"a batch"}
+    return {
+        b"data": data,
+        b"fine_labels": labels,
+        b"coarse_labels": [0] * len(labels),
+        b"batch_label": b"a batch",
+    }
 
 
 class Python2Pickler(pickle._Pickler):
@@ -44,7 +49,9 @@ def write_cifar(folder, train_per_class=2, test_per_class=1, write=official):
     folder.mkdir(parents=True)
     (folder / "train").write_bytes(write(entries(train_per_class, seed=1)))
     (folder / "test").write_bytes(write(entries(test_per_class, seed=2)))
-    (folder / "meta").write_bytes(write({b"fine_label_names": NAMES, b"coarse_label_names": [b"a"] * 20}))
+    (folder / "meta").write_bytes(
+        write({b"fine_label_names": NAMES, b"coarse_label_names": [b"a"] * 20})
+    )
     return folder
 
 
@@ -70,7 +77,9 @@ WRITERS = {
     "official": official,
     "protocol 2 of Python 3": lambda content: pickle.dumps(content, protocol=2),
     "protocol 4": lambda content: pickle.dumps(content, protocol=4),
-    "keys as text": lambda content: pickle.dumps({key.decode(): value for key, value in content.items()}, protocol=4),
+    "keys as text": lambda content: pickle.dumps(
+        {key.decode(): value for key, value in content.items()}, protocol=4
+    ),
 }
 
 
@@ -126,7 +135,9 @@ class Runs:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-@pytest.mark.parametrize("function", [os.system, eval, np.fromfile, pickle.loads], ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "function", [os.system, eval, np.fromfile, pickle.loads], ids=lambda function: function.__name__
+)
 def test_a_hostile_file_runs_nothing(tmp_path, protocol, function):
     witness = tmp_path / "witness"
     asks = {
@@ -135,7 +146,9 @@ def test_a_hostile_file_runs_nothing(tmp_path, protocol, function):
         np.fromfile: str(witness),
         pickle.loads: pickle.dumps(Runs(os.system, f"touch {witness}")),
     }
-    (tmp_path / "train").write_bytes(pickle.dumps({**entries(), b"more": Runs(function, asks[function])}, protocol=protocol))
+    (tmp_path / "train").write_bytes(
+        pickle.dumps({**entries(), b"more": Runs(function, asks[function])}, protocol=protocol)
+    )
     assert "it asks for" in refusal(read_split, tmp_path / "train")
     assert not witness.exists()
 
@@ -205,7 +218,10 @@ IMAGES = np.zeros((100, 3072), dtype=np.uint8)
         (altered(data=IMAGES.astype(object)), "no array of bytes"),
         (altered(data=[[0] * 3072] * 100), "no array of bytes"),
         (altered(data=IMAGES[:99]), "it has 99 images and 100 fine_labels"),
-        (altered(data=IMAGES[:0], fine_labels=[]), "100 of its 100 classes have no image, such as 0"),
+        (
+            altered(data=IMAGES[:0], fine_labels=[]),
+            "100 of its 100 classes have no image, such as 0",
+        ),
         (altered(fine_labels=[*range(99), 98]), "1 of its 100 classes have no image, such as 99"),
         (altered(fine_labels=[*range(99), 100]), "whole numbers from 0 to 99"),
         (altered(fine_labels=[*range(1, 100), -1]), "whole numbers from 0 to 99"),

@@ -15,7 +15,14 @@ from tests.bench.test_cifar import NAMES, entries, write_cifar
 from visvm.bench import datasets
 from visvm.bench.cifar import bmp, read_split
 from visvm.bench.datasets import DATASETS
-from visvm.bench.loading import ImageData, LabelledImages, data_root, examine_data, load_dataset, read_content
+from visvm.bench.loading import (
+    ImageData,
+    LabelledImages,
+    data_root,
+    examine_data,
+    load_dataset,
+    read_content,
+)
 from visvm.errors import ImageError, InputError
 
 UNPACK = Path(__file__).parents[3] / "shared/data/unpack"
@@ -40,7 +47,9 @@ def write_names(folder, classes, n=1):
     for label in classes:
         (folder / label).mkdir(parents=True)
         for number in range(n):
-            (folder / label / f"{number}.jpg").write_bytes(f"{folder.name} {label} {number}".encode())
+            (folder / label / f"{number}.jpg").write_bytes(
+                f"{folder.name} {label} {number}".encode()
+            )
 
 
 def write_set(root, name, classes, n_train=2, n_test=1):
@@ -79,11 +88,18 @@ def test_the_table_is_the_papers():
 def test_the_table_agrees_with_the_protocols_page():
     """Row by row: classes, sessions, and every number of test images."""
     titles = {"CIFAR100": "cifar100", "FGVCAircraft": "aircraft", "StanfordCars": "cars"}
-    rows = re.findall(r"^\| (\S+) \| (\d+)[^|]*\| (\d+)/(\d+) \| (\d+)/(\d+) \| ([^|]*)\|$", PROTOCOL.read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\S+) \| (\d+)[^|]*\| (\d+)/(\d+) \| (\d+)/(\d+) \| ([^|]*)\|$",
+        PROTOCOL.read_text(),
+        re.MULTILINE,
+    )
     assert len(rows) == 9
     for title, n_classes, *sessions, counts in rows:
         known = DATASETS[titles.get(title, title.lower())]
-        assert (str(known.n_classes), *map(str, (known.increment, known.increment, known.half, known.increment))) == (
+        assert (
+            str(known.n_classes),
+            *map(str, (known.increment, known.increment, known.half, known.increment)),
+        ) == (
             n_classes,
             *sessions,
         )
@@ -94,7 +110,10 @@ def test_the_table_agrees_with_the_protocols_page():
 def test_the_data_folder_is_the_one_given_or_that_of_the_environment(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    with pytest.raises(InputError, match=r"^data sets need .*--data FOLDER, or set VISVM_DATA; see 'visvm doctor data'$"):
+    with pytest.raises(
+        InputError,
+        match=r"^data sets need .*--data FOLDER, or set VISVM_DATA; see 'visvm doctor data'$",
+    ):
         data_root(None)
     monkeypatch.setenv("VISVM_DATA", str(tmp_path / "a"))
     assert data_root(None) == tmp_path / "a"
@@ -145,7 +164,10 @@ def test_train_and_test_must_have_the_same_classes_with_images(own):
 def test_what_is_no_data_set_is_refused_in_one_line(tmp_path, own):
     assert "one of cifar100, cub200, " in refusal("cifar10", tmp_path)
     (own / "test").rename(own / "val")
-    assert refusal(str(own), None) == f"{own} must have the folders train and test; it has no test: make it"
+    assert (
+        refusal(str(own), None)
+        == f"{own} must have the folders train and test; it has no test: make it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +186,9 @@ def test_a_name_gives_the_first_classes_of_the_sorted_folders(tmp_path, name, cl
     assert len(data.classes) == DATASETS[name].n_classes
     places = data.train.targets.tolist()
     assert places == np.repeat(np.arange(len(data.classes)), 2).tolist()
-    assert [path.parent.name for path in data.train.images] == [data.classes[place] for place in places]
+    assert [path.parent.name for path in data.train.images] == [
+        data.classes[place] for place in places
+    ]
     assert [path.parent.name for path in data.test.images] == data.classes
 
 
@@ -176,7 +200,9 @@ def test_a_name_with_too_few_classes_is_refused(tmp_path):
 
 def test_a_name_that_is_absent_says_where_it_must_be(tmp_path):
     line = refusal("cub200", tmp_path)
-    assert line.startswith(f"cub200 must lie at {tmp_path}/cub200/{{train,test}}/CLASS/IMAGES; it is not there")
+    assert line.startswith(
+        f"cub200 must lie at {tmp_path}/cub200/{{train,test}}/CLASS/IMAGES; it is not there"
+    )
     assert "VISVM_DATA" in refusal("cub200", None)
 
 
@@ -210,7 +236,9 @@ def test_a_damaged_cifar_is_refused_in_one_line(tmp_path):
     folder = write_cifar(tmp_path / "cifar-100-python")
     (folder / "test").unlink()
     (folder / "meta").write_bytes(b"damaged")
-    assert "cifar-100-python/meta must be a file of CIFAR-100's python version" in refusal("cifar100", tmp_path)
+    assert "cifar-100-python/meta must be a file of CIFAR-100's python version" in refusal(
+        "cifar100", tmp_path
+    )
 
 
 def small(classes=("a", "b"), train=(b"1", b"22"), targets=(0, 1), test=(b"3",)):
@@ -241,9 +269,14 @@ def test_the_digest_is_of_the_content_and_not_of_its_place(own, tmp_path):
     own.rename(tmp_path / "moved")
     moved = load_dataset(str(tmp_path / "moved"), None)
     assert read_content(moved).digest == digest
-    in_memory = LabelledImages([path.read_bytes() for path in moved.train.images], moved.train.targets)
+    in_memory = LabelledImages(
+        [path.read_bytes() for path in moved.train.images], moved.train.targets
+    )
     assert read_content(ImageData("other", moved.classes, in_memory, moved.test)).digest == digest
-    assert read_content(load_dataset(str(tmp_path / "moved"), None, train_per_class=3)).digest != digest
+    assert (
+        read_content(load_dataset(str(tmp_path / "moved"), None, train_per_class=3)).digest
+        != digest
+    )
     moved.test.images[0].unlink()
     with pytest.raises(ImageError, match=r"must be readable; .*0\.png is not \(No such file"):
         read_content(moved)
@@ -257,35 +290,57 @@ def test_test_images_that_are_training_images_too_are_counted():
 def test_without_a_folder_all_are_absent():
     states = examine_data(None)
     assert [each.dataset for each in states] == list(DATASETS.values())
-    assert {(each.verdict, each.n_classes, each.folder) for each in states} == {("absent", None, None)}
+    assert {(each.verdict, each.n_classes, each.folder) for each in states} == {
+        ("absent", None, None)
+    }
 
 
 def test_what_is_there_is_counted_against_what_was_published(tmp_path, monkeypatch):
     count = datasets.Count
-    splits = (datasets.Split("one", count(200), count(100)), datasets.Split("two", count(310, approximate=True), count(100)))
+    splits = (
+        datasets.Split("one", count(200), count(100)),
+        datasets.Split("two", count(310, approximate=True), count(100)),
+    )
     monkeypatch.setitem(DATASETS, "cars", dataclasses.replace(DATASETS["cars"], splits=splits))
     write_set(tmp_path, "cars", labels(196))
     found = state(tmp_path, "cars")
-    assert (found.n_classes, found.n_train, found.n_test, found.verdict) == (196, 200, 100, "complete")
+    assert (found.n_classes, found.n_train, found.n_test, found.verdict) == (
+        196,
+        200,
+        100,
+        "complete",
+    )
     assert found.folder == str(tmp_path / "cars")
     (tmp_path / "cars/train/class 150/more.jpg").touch()  # beyond the benchmark's classes
     assert state(tmp_path, "cars").verdict == "complete"
     (tmp_path / "cars/train/class 003/more.jpg").touch()
-    assert (state(tmp_path, "cars").n_train, state(tmp_path, "cars").verdict) == (201, "other counts")
+    assert (state(tmp_path, "cars").n_train, state(tmp_path, "cars").verdict) == (
+        201,
+        "other counts",
+    )
     for number in range(106):
         (tmp_path / f"cars/train/class 003/more {number}.jpg").touch()
-    assert (state(tmp_path, "cars").n_train, state(tmp_path, "cars").verdict) == (307, "complete")  # within 1 % of ≈310
+    # within 1 % of ≈310
+    assert (state(tmp_path, "cars").n_train, state(tmp_path, "cars").verdict) == (307, "complete")
 
 
 def test_too_few_classes_are_other_counts(tmp_path):
     found = state(write_set(tmp_path, "ucf101", labels(7)), "ucf101")
-    assert (found.n_classes, found.n_train, found.n_test, found.verdict) == (7, 14, 7, "other counts")
+    assert (found.n_classes, found.n_train, found.n_test, found.verdict) == (
+        7,
+        14,
+        7,
+        "other counts",
+    )
 
 
 def test_what_cannot_be_read_says_why(tmp_path):
     write_names(tmp_path / "food101/train", labels(3))
     (tmp_path / "cifar-100-python").mkdir()
-    assert (state(tmp_path, "food101").verdict, state(tmp_path, "food101").n_classes) == ("unreadable", None)
+    assert (state(tmp_path, "food101").verdict, state(tmp_path, "food101").n_classes) == (
+        "unreadable",
+        None,
+    )
     assert "it has no test" in state(tmp_path, "food101").reason
     assert "No such file" in state(tmp_path, "cifar100").reason
 
@@ -297,9 +352,19 @@ def test_doctor_data_without_a_folder_says_what_is_expected(visvm):
     assert out.count(": absent\n") == 9
     for known in DATASETS.values():
         lists = [split.lists for split in known.splits]
-        for text in (known.title, known.layout, known.source, known.url, known.terms, known.classes, *lists):
+        for text in (
+            known.title,
+            known.layout,
+            known.source,
+            known.url,
+            known.terms,
+            known.classes,
+            *lists,
+        ):
             assert text in out
-        assert all(f"{split.train} training and {split.test} test images" in out for split in known.splits)
+        assert all(
+            f"{split.train} training and {split.test} test images" in out for split in known.splits
+        )
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -309,8 +374,14 @@ def test_doctor_data_tells_what_is_there(visvm, tmp_path, monkeypatch):
     code, out, err = visvm("doctor", "data", "--data", tmp_path)
     assert (code, err) == (0, "")
     assert f"data folder: {tmp_path}\n" in out
-    assert "UCF101 (ucf101): other counts\n  found      200 training and 100 test images of the first 100; 101 classes\n" in out
-    assert f"CUB-200-2011 (cub200): unreadable\n  why        {tmp_path}/cub200 must have the folders train and test" in out
+    assert (
+        "UCF101 (ucf101): other counts\n  found      200 training and 100 test images of the first 100; 101 classes\n"
+        in out
+    )
+    assert (
+        f"CUB-200-2011 (cub200): unreadable\n  why        {tmp_path}/cub200 must have the folders train and test"
+        in out
+    )
     assert out.count(": absent\n") == 7
     monkeypatch.setenv("VISVM_DATA", str(tmp_path))
     assert visvm("doctor", "data") == (0, out, "")
@@ -324,7 +395,12 @@ def test_doctor_data_in_json(visvm, tmp_path):
     assert said["root"] == str(tmp_path)
     assert [each["verdict"] for each in said["datasets"]] == ["other counts", *["absent"] * 8]
     first = said["datasets"][0]
-    assert (first["n_classes"], first["n_train"], first["n_test"], first["reason"]) == (100, 200, 100, None)
+    assert (first["n_classes"], first["n_train"], first["n_test"], first["reason"]) == (
+        100,
+        200,
+        100,
+        None,
+    )
     assert first["dataset"]["splits"][0]["train"] == {"n": 50000, "approximate": False}
     assert json.loads(visvm("doctor", "data", "--json")[1])["root"] is None
 
@@ -363,7 +439,12 @@ def real_cifar(tmp_path_factory):
 
 def test_the_real_cifar(real_cifar):
     found = state(real_cifar, "cifar100")
-    assert (found.verdict, found.n_classes, found.n_train, found.n_test) == ("complete", 100, 50000, 10000)
+    assert (found.verdict, found.n_classes, found.n_train, found.n_test) == (
+        "complete",
+        100,
+        50000,
+        10000,
+    )
     data = load_dataset("cifar100", real_cifar, train_per_class=20)
     assert [data.classes[place] for place in (0, 1, 99)] == ["apple", "aquarium_fish", "worm"]
     assert np.bincount(data.train.targets).tolist() == [20] * 100

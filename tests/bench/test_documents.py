@@ -13,7 +13,9 @@ from visvm.bench.rows import read_rows
 from visvm.bench.runner import changed_options
 
 ROOT = Path(__file__).parents[2]
-RESULTS, REPRODUCIBILITY = ((ROOT / name).read_text("utf-8") for name in ("RESULTS.md", "REPRODUCIBILITY.md"))
+RESULTS, REPRODUCIBILITY = (
+    (ROOT / name).read_text("utf-8") for name in ("RESULTS.md", "REPRODUCIBILITY.md")
+)
 ENCODERS = {"DINOv2": "dinov2-s14", "CLIP": "clip-b16-openai"}
 
 
@@ -25,9 +27,23 @@ def finished():
 def runs(method, encoder, protocol, options, dataset="cub200", **seeds):
     """Runs on test images by the seed that is not given, in its order."""
     free = "class_order_seed" if "seed" in seeds else "seed"
-    wanted = {"dataset": dataset, "method": method, "encoder": encoder, "protocol": protocol, "split": "test", **seeds}
-    found = [each for each in finished() if vars(each.run).items() >= wanted.items() and each.run.options == options]
-    return {getattr(each.run, free): each for each in sorted(found, key=lambda each: getattr(each.run, free))}
+    wanted = {
+        "dataset": dataset,
+        "method": method,
+        "encoder": encoder,
+        "protocol": protocol,
+        "split": "test",
+        **seeds,
+    }
+    found = [
+        each
+        for each in finished()
+        if vars(each.run).items() >= wanted.items() and each.run.options == options
+    ]
+    return {
+        getattr(each.run, free): each
+        for each in sorted(found, key=lambda each: getattr(each.run, free))
+    }
 
 
 def pair(run):
@@ -38,8 +54,12 @@ def table_after(heading, first_cell):
     """Cells of the table below a heading whose first cell is this one: its header, and its rows."""
     lines = RESULTS[RESULTS.index(f"## {heading}\n") :].splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(f"| {first_cell}"))
-    end = next(number for number, line in enumerate(lines[start:], start) if not line.startswith("|"))
-    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:end]]
+    end = next(
+        number for number, line in enumerate(lines[start:], start) if not line.startswith("|")
+    )
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:end]
+    ]
     return header, rows
 
 
@@ -52,16 +72,23 @@ def test_reproducibility_says_something_of_every_method():
 def test_reproducibility_has_the_numbers_of_the_rows():
     methods = [name for name in (*BASELINES, OURS, ORACLE) if name != "zs-clip"]
     for method in methods:
-        (line,) = [line for line in REPRODUCIBILITY.splitlines() if line.startswith(f"| `{method}` |")]
+        (line,) = [
+            line for line in REPRODUCIBILITY.splitlines() if line.startswith(f"| `{method}` |")
+        ]
         run = runs(method, "dinov2-s14", "B0 Inc20", {}, class_order_seed=1993)[0]
         assert line.split(" | ")[2] == pair(run)
 
 
 def test_every_pair_of_numbers_in_the_results_is_that_of_a_run_or_of_a_mean_over_seeds():
     alone = [[each] for each in finished()]
-    over_seeds = grouped(finished(), lambda each: dataclasses.replace(each.run, seed=0).key).values()
+    over_seeds = grouped(
+        finished(), lambda each: dataclasses.replace(each.run, seed=0).key
+    ).values()
     known = {
-        tuple(f"{100 * np.mean([getattr(each, name) for each in group]):.2f}" for name in ("average", "final"))
+        tuple(
+            f"{100 * np.mean([getattr(each, name) for each in group]):.2f}"
+            for name in ("average", "final")
+        )
         for group in (*alone, *over_seeds)
     }
     told = set(re.findall(r"(?<!to )\b(\d\d\.\d\d) / (\d\d\.\d\d)", RESULTS))
@@ -78,7 +105,16 @@ def test_the_eight_settings():
         dataset, step = datasets[name]
         for method, cell in zip(header[1:], cells, strict=True):
             protocol = f"{base} Inc{step}"
-            assert cell == pair(runs(method.strip("`"), ENCODERS[encoder], protocol, {}, dataset, class_order_seed=1993)[0])
+            assert cell == pair(
+                runs(
+                    method.strip("`"),
+                    ENCODERS[encoder],
+                    protocol,
+                    {},
+                    dataset,
+                    class_order_seed=1993,
+                )[0]
+            )
 
 
 def test_the_same_width_for_all():
@@ -89,7 +125,11 @@ def test_the_same_width_for_all():
         options = changed_options(method, {"n_components": int(width.replace(" ", ""))})
         for where, cell in zip(header[1:], cells, strict=True):
             encoder, protocol = where.split()
-            assert cell == pair(runs(method, ENCODERS[encoder], f"{protocol} Inc20", options, class_order_seed=1993)[0])
+            assert cell == pair(
+                runs(
+                    method, ENCODERS[encoder], f"{protocol} Inc20", options, class_order_seed=1993
+                )[0]
+            )
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
@@ -100,14 +140,18 @@ def test_seeds_and_class_orders(encoder):
     for name, *cells in rows:
         method = name.strip("`")
         for fixed, spread, lead in zip(over, cells[::2], cells[1::2], strict=True):
-            ours, theirs = (runs(each, ENCODERS[encoder], "B0 Inc20", {}, **fixed) for each in (OURS, method))
+            ours, theirs = (
+                runs(each, ENCODERS[encoder], "B0 Inc20", {}, **fixed) for each in (OURS, method)
+            )
             if spread == "draws nothing":
                 assert len({each.final for each in theirs.values()}) == 1
                 continue
             finals = 100 * np.array([each.final for each in theirs.values()])
             assert spread == f"{finals.mean():.2f} ± {finals.std(ddof=1):.2f}"
             leads = 100 * np.array([ours[seed].final for seed in theirs]) - finals
-            said = f"{leads.mean():+.2f} ± {leads.std(ddof=1):.2f}, ahead in {(leads > 0).sum()} of 5"
+            said = (
+                f"{leads.mean():+.2f} ± {leads.std(ddof=1):.2f}, ahead in {(leads > 0).sum()} of 5"
+            )
             assert (len(leads), lead) == (5, "" if method == OURS else said)
 
 
@@ -118,6 +162,8 @@ def test_draws():
     for width, other, *cells in rows:
         part = page[page.index(f"## {width.replace(' 000', '000')}\n") :]
         assert f"one draw: {other.replace(', ', ' / ')}.\n" in part
-        for name, cell in zip(("visvm's R", "numpy's R", "no draw: the kernel itself"), cells, strict=True):
+        for name, cell in zip(
+            ("visvm's R", "numpy's R", "no draw: the kernel itself"), cells, strict=True
+        ):
             found = re.search(rf"\n\| {name}, λ = 100 \| ([^|(]+)[^|]*\| ([^|(]+)", part).groups()
             assert cell == ", ".join(value.strip() for value in found)

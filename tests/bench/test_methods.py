@@ -27,10 +27,22 @@ from visvm.head.statistics import Statistics
 
 DIMS = (5, 4, 6)
 PROJECTION = np.random.default_rng(9).normal(size=(6, 3)).astype(np.float32)
-RUNNING = [name for name in METHODS if name in {*BASELINES, OURS, ORACLE} - {"zs-clip"}]  # not one's own
+# not one's own
+RUNNING = [name for name in METHODS if name in {*BASELINES, OURS, ORACLE} - {"zs-clip"}]
 SMALL = {"n_components": 60}
 FEW = dict.fromkeys(
-    ("klda", "acil", "ranpac-head", "visual-lssvm+kernel", "ncm", "ridge", "vis-paper", "vis", "vis-oracle"), SMALL
+    (
+        "klda",
+        "acil",
+        "ranpac-head",
+        "visual-lssvm+kernel",
+        "ncm",
+        "ridge",
+        "vis-paper",
+        "vis",
+        "vis-oracle",
+    ),
+    SMALL,
 )
 """Options that make a method small."""
 
@@ -86,7 +98,11 @@ def agree(predicted, scores):
 
 
 def test_the_sessions_are_what_they_are_meant_to_be():
-    assert [sorted(set(Y[session].tolist())) for session in SESSIONS] == [[0, 1, 2], [1, 3, 4], [0, 1, 5]]
+    assert [sorted(set(Y[session].tolist())) for session in SESSIONS] == [
+        [0, 1, 2],
+        [1, 3, 4],
+        [0, 1, 5],
+    ]
     assert sorted(np.concatenate(SESSIONS).tolist()) == list(range(len(Y)))
 
 
@@ -95,8 +111,12 @@ def test_the_sessions_are_what_they_are_meant_to_be():
 
 def base_features(**options):
     """Lifted features of everything by an estimator that has seen the first session alone."""
-    model = VisClassifier(layer_dims=DIMS, random_state=0, **SMALL, **options).fit(X[SESSIONS[0]], Y[SESSIONS[0]])
-    phi, test = (reference.relu_map(model.mixer_.fuse(rows), model.kernel_map_.matrix) for rows in (X, TEST))
+    model = VisClassifier(layer_dims=DIMS, random_state=0, **SMALL, **options).fit(
+        X[SESSIONS[0]], Y[SESSIONS[0]]
+    )
+    phi, test = (
+        reference.relu_map(model.mixer_.fuse(rows), model.kernel_map_.matrix) for rows in (X, TEST)
+    )
     return model, phi, test
 
 
@@ -128,7 +148,10 @@ def test_ridge_is_least_squares_on_one_hot_targets_with_a_ridge_of_its_own():
     ridge = method.costs().choices["ridge"]
     agree(method.predict(TEST), reference.scores(phi, Y, test, ridge, coding=reference.one_hot))
     scores = method._model.decision_function(TEST)
-    assert reference.error(scores, reference.scores(phi, Y, test, ridge, coding=reference.one_hot)) < 1e-6
+    assert (
+        reference.error(scores, reference.scores(phi, Y, test, ridge, coding=reference.one_hot))
+        < 1e-6
+    )
 
 
 def test_ridge_chooses_by_the_error_of_one_hot_targets_on_the_same_split():
@@ -136,18 +159,31 @@ def test_ridge_chooses_by_the_error_of_one_hot_targets_on_the_same_split():
     split = split_base_session(targets, None, 0)
     method = make("ridge", layers=(1, 3))
     method.learn(base, targets)
-    mixer = VisClassifier(layer_dims=DIMS, layers=(1, 3), **SMALL).fit(base[split.train], targets[split.train]).mixer_
+    mixer = (
+        VisClassifier(layer_dims=DIMS, layers=(1, 3), **SMALL)
+        .fit(base[split.train], targets[split.train])
+        .mixer_
+    )
     phi = reference.relu_map(mixer.fuse(base), KernelMap(6, 60, 0).matrix)
 
     def error(ridge):
-        weights = reference.coefficients(phi[split.train], one_hot(targets)[split.train], ridge, 10.0)
-        return ((reference.augmented(phi[split.held_out]) @ weights - one_hot(targets)[split.held_out]) ** 2).mean()
+        weights = reference.coefficients(
+            phi[split.train], one_hot(targets)[split.train], ridge, 10.0
+        )
+        return (
+            (reference.augmented(phi[split.held_out]) @ weights - one_hot(targets)[split.held_out])
+            ** 2
+        ).mean()
 
     trials = method._model.ridge_path_
     assert {trial.ridge for trial in trials} >= set(RIDGE_CANDIDATES)
-    assert [trial.mse for trial in trials] == pytest.approx([error(trial.ridge) for trial in trials], rel=1e-6)
+    assert [trial.mse for trial in trials] == pytest.approx(
+        [error(trial.ridge) for trial in trials], rel=1e-6
+    )
     least = min(trial.mse for trial in trials)
-    assert method.costs().choices["ridge"] == max(trial.ridge for trial in trials if trial.mse <= 1.02 * least)
+    assert method.costs().choices["ridge"] == max(
+        trial.ridge for trial in trials if trial.mse <= 1.02 * least
+    )
 
 
 @pytest.mark.parametrize("n", [30, 400], ids=["thin", "dense"])
@@ -157,7 +193,9 @@ def test_plus_minus_one_and_one_hot_scores_differ_by_two_and_a_shared_function(n
     sums = Statistics(100)
     sums.reserve(n)
     sums.add(phi.copy(), y)
-    test = reference.augmented(reference.relu_map(TEST, np.random.default_rng(2).normal(size=(15, 100))))
+    test = reference.augmented(
+        reference.relu_map(TEST, np.random.default_rng(2).normal(size=(15, 100)))
+    )
     signs, hot = (test @ solve(sums, 3.0, 10.0, negative=negative) for negative in (-1.0, 0.0))
     shared = 2.0 * hot - signs  # the score of a target that is always 1
     assert np.abs(shared - shared[:, :1]).max() < 1e-9 * np.abs(signs).max()
@@ -183,14 +221,18 @@ def test_visual_lssvm_is_the_reference_on_the_final_block(name, width):
 
 def test_oracle_is_one_fit_on_everything():
     everything = np.concatenate(SESSIONS)
-    model = VisClassifier(layer_dims=DIMS, random_state=0, **SMALL).fit(X[everything], Y[everything])
+    model = VisClassifier(layer_dims=DIMS, random_state=0, **SMALL).fit(
+        X[everything], Y[everything]
+    )
     method = learned(make("vis-oracle"))
     assert method.predict(TEST).tolist() == model.predict(TEST).tolist()
     assert method.costs().choices["layers"] == list(model.layers_)
 
 
 def test_vis_paper_trains_the_mixer_by_sgd():
-    model = VisClassifier(layer_dims=DIMS, random_state=0, optimizer="sgd", learning_rate=0.01, **SMALL)
+    model = VisClassifier(
+        layer_dims=DIMS, random_state=0, optimizer="sgd", learning_rate=0.01, **SMALL
+    )
     for rows in SESSIONS:
         model.partial_fit(X[rows], Y[rows])
     method = learned(make("vis-paper"))
@@ -210,7 +252,10 @@ def test_zero_shot_clip_is_refused_in_one_line():
 def test_simplecil_is_the_cosine_to_the_mean_of_the_projected_features():
     projected, test = project(X[:, -6:]), project(TEST[:, -6:])
     means = [projected[label == Y].astype(np.float64).mean(axis=0) for label in range(6)]
-    cosines = [[x @ mean / np.linalg.norm(x) / np.linalg.norm(mean) for mean in means] for x in test.astype(np.float64)]
+    cosines = [
+        [x @ mean / np.linalg.norm(x) / np.linalg.norm(mean) for mean in means]
+        for x in test.astype(np.float64)
+    ]
     agree(learned(make("simplecil")).predict(TEST), np.array(cosines))
 
 
@@ -221,13 +266,17 @@ class Covariance:
         self.scale, self.shift = scale, shift
 
     def fit(self, rows):
-        self.covariance_ = self.scale * np.cov(rows.T, bias=True) + self.shift * np.eye(rows.shape[1])
+        self.covariance_ = self.scale * np.cov(rows.T, bias=True) + self.shift * np.eye(
+            rows.shape[1]
+        )
         return self
 
 
 def discriminant(rows, y, test, scale, shift):
     """Scores of scikit-learn's linear discriminant analysis, without the logarithm of the classes' shares."""
-    model = LinearDiscriminantAnalysis(solver="lsqr", covariance_estimator=Covariance(scale, shift)).fit(rows, y)
+    model = LinearDiscriminantAnalysis(
+        solver="lsqr", covariance_estimator=Covariance(scale, shift)
+    ).fit(rows, y)
     return model.decision_function(test) - np.log(model.priors_)
 
 
@@ -238,7 +287,9 @@ def linear_scores(method, rows):
 def test_slda_is_scikit_learns_discriminant_analysis():
     method = learned(make("slda"))
     wanted = discriminant(FINAL, Y, TEST_FINAL, 1.0 - 1e-4, 1e-4)
-    assert reference.error((len(Y) / (1.0 - 1e-4)) * linear_scores(method, TEST_FINAL), wanted) < 1e-9
+    assert (
+        reference.error((len(Y) / (1.0 - 1e-4)) * linear_scores(method, TEST_FINAL), wanted) < 1e-9
+    )
     agree(method.predict(TEST), wanted)
 
 
@@ -263,12 +314,17 @@ def test_klda_is_scikit_learns_discriminant_analysis_of_fourier_features():
 
 def test_klda_s_features_are_those_of_the_rbf_kernel():
     method = learned(make("klda", n_components=1000, kernel_width=3.0))
-    rows, distances = method._lift(FINAL[:20]), ((FINAL[:20, None] - FINAL[None, :20]) ** 2).sum(axis=2)
+    rows, distances = (
+        method._lift(FINAL[:20]),
+        ((FINAL[:20, None] - FINAL[None, :20]) ** 2).sum(axis=2),
+    )
     assert np.abs(rows @ rows.T - np.exp(-distances / (2.0 * 3.0**2))).max() < 0.1
 
 
 def expanded(rows, width=60, seed=0):
-    weights = np.random.default_rng(seed).uniform(-1.0, 1.0, (rows.shape[1], width)) / np.sqrt(rows.shape[1])
+    weights = np.random.default_rng(seed).uniform(-1.0, 1.0, (rows.shape[1], width)) / np.sqrt(
+        rows.shape[1]
+    )
     return np.maximum(rows @ weights, 0.0)
 
 
@@ -283,7 +339,9 @@ def test_acil_is_the_joint_ridge_regression_on_the_expanded_features():
 def ridge_weights(rows, targets, *ridges):
     """(RᵀR + λI)⁻¹RᵀY for every λ, by the singular values of R, so that nothing is squared."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
-    return [right.T @ ((values / (values**2 + ridge))[:, None] * (left.T @ targets)) for ridge in ridges]
+    return [
+        right.T @ ((values / (values**2 + ridge))[:, None] * (left.T @ targets)) for ridge in ridges
+    ]
 
 
 def ranpac_ridges(lifted, y, sessions, seed):
@@ -300,7 +358,9 @@ def ranpac_ridges(lifted, y, sessions, seed):
 
 
 def random_relu(rows, width, seed=0):
-    return np.maximum(rows @ frozen_normal(seed, rows.shape[1] * width).reshape(rows.shape[1], width), 0.0)
+    return np.maximum(
+        rows @ frozen_normal(seed, rows.shape[1] * width).reshape(rows.shape[1], width), 0.0
+    )
 
 
 @pytest.mark.parametrize("width", [20, 400], ids=["more samples than features", "fewer"])
@@ -366,9 +426,13 @@ def streams(draw):
     mean = draw(st.sampled_from([0.0, 1.0, 10.0]), "mean")
     features = (generator.normal(size=(n, 4)) + mean).astype(np.float32)
     labels = generator.integers(0, draw(st.integers(1, 5), "n_classes"), n)
-    cuts = sorted(draw(st.lists(st.integers(1, max(n // 2 - 1, 1)), max_size=4, unique=True), "cuts"))
+    cuts = sorted(
+        draw(st.lists(st.integers(1, max(n // 2 - 1, 1)), max_size=4, unique=True), "cuts")
+    )
     sessions = [part for part in np.split(np.arange(n), [2 * cut for cut in cuts]) if len(part)]
-    arrival = list(dict.fromkeys(label for part in sessions for label in sorted(set(labels[part].tolist()))))
+    arrival = list(
+        dict.fromkeys(label for part in sessions for label in sorted(set(labels[part].tolist())))
+    )
     return features, np.array([arrival.index(label) for label in labels]), sessions
 
 
@@ -379,9 +443,16 @@ ONE_LAYER = setup(dims=(4,))
 @given(streams(), st.integers(1, 80), st.floats(-3, 3).map(lambda power: 10.0**power))
 def test_acil_is_ridge_regression_whatever_the_stream(stream, width, gamma):
     features, y, sessions = stream
-    method = learned(METHODS["acil"](ONE_LAYER, n_components=width, gamma=gamma), sessions, features, y)
+    method = learned(
+        METHODS["acil"](ONE_LAYER, n_components=width, gamma=gamma), sessions, features, y
+    )
     rows = expanded(features.astype(np.float64), width)
-    assert reference.error(linear_scores(method, rows), rows @ ridge_weights(rows, one_hot(y), gamma)[0]) < 1e-6
+    assert (
+        reference.error(
+            linear_scores(method, rows), rows @ ridge_weights(rows, one_hot(y), gamma)[0]
+        )
+        < 1e-6
+    )
 
 
 @settings(max_examples=60)
@@ -393,14 +464,23 @@ def test_ranpac_takes_a_ridge_with_the_least_error_whatever_the_stream(stream, w
     lifted = random_relu(features.astype(np.float64), width)
     _, errors = ranpac_ridges(lifted, y, sessions, 0)[-1]
     ridge = method.costs().choices["ridge"]
-    allowed = {float(each) for each, error in zip(RIDGES, errors, strict=True) if error <= min(errors) * (1 + 1e-5) + 1e-12}
+    allowed = {
+        float(each)
+        for each, error in zip(RIDGES, errors, strict=True)
+        if error <= min(errors) * (1 + 1e-5) + 1e-12
+    }
     raised = np.finfo(float).eps / 1e-6 * np.square(lifted).sum()
     assert ridge in allowed or (ridge > raised and ridge > min(allowed))
     gram, classes = lifted.T @ lifted, lifted.T @ one_hot(y)
     assert np.allclose(np.tril(method._sums.gram), np.tril(gram), rtol=1e-9)
     assert np.allclose(method._sums.sums, classes, rtol=1e-9)
     if ridge > raised:
-        assert reference.error(linear_scores(method, lifted), lifted @ ridge_weights(lifted, one_hot(y), ridge)[0]) < 1e-4
+        assert (
+            reference.error(
+                linear_scores(method, lifted), lifted @ ridge_weights(lifted, one_hot(y), ridge)[0]
+            )
+            < 1e-4
+        )
 
 
 @settings(max_examples=60)
@@ -410,7 +490,9 @@ def test_slda_is_the_dense_formula_whatever_the_stream(stream, shrinkage):
     method = learned(METHODS["slda"](ONE_LAYER, shrinkage=shrinkage), sessions, features, y)
     rows = features.astype(np.float64)
     means = np.stack([rows[y == label].mean(axis=0) for label in range(y.max() + 1)])
-    covariance = sum(np.outer(x - means[label], x - means[label]) for x, label in zip(rows, y, strict=True)) / len(y)
+    covariance = sum(
+        np.outer(x - means[label], x - means[label]) for x, label in zip(rows, y, strict=True)
+    ) / len(y)
     precision = np.linalg.inv((1.0 - shrinkage) * covariance + shrinkage * np.eye(4))
     wanted = rows @ precision @ means.T - 0.5 * np.einsum("ij,jk,ik->i", means, precision, means)
     assert reference.error(len(y) / (1.0 - shrinkage) * linear_scores(method, rows), wanted) < 1e-7
@@ -430,7 +512,9 @@ def test_predicts_classes_seen_and_is_right_mostly(name):
         n_classes = (3, 5, 6)[number]
         assert set(predicted.tolist()) <= set(range(n_classes))
         known = easy_y < n_classes
-        assert (method.predict(easy[known]) == easy_y[known]).mean() > (0.6 if name == "simplecil" else 0.9)
+        assert (method.predict(easy[known]) == easy_y[known]).mean() > (
+            0.6 if name == "simplecil" else 0.9
+        )
     assert np.array_equal(X, kept)
 
 
@@ -452,17 +536,23 @@ def test_one_seed_gives_one_answer(name):
 
 @pytest.mark.parametrize("name", RUNNING)
 def test_seeds_differ_where_something_is_drawn(name):
-    options = {"ridge": 1.0} if name == "visual-lssvm" else {}  # whose λ is chosen on a random split
+    # whose λ is chosen on a random split
+    options = {"ridge": 1.0} if name == "visual-lssvm" else {}
     first, second = (learned(make(name, seed=seed, **options)).predict(TEST) for seed in (0, 1))
     assert (first.tolist() == second.tolist()) == (name in ("simplecil", "slda", "visual-lssvm"))
 
 
-@pytest.mark.parametrize("name", [name for name in RUNNING if name not in ("ranpac-head", "vis-oracle")])
+@pytest.mark.parametrize(
+    "name", [name for name in RUNNING if name not in ("ranpac-head", "vis-oracle")]
+)
 def test_after_the_base_session_neither_order_nor_split_matters(name, monkeypatch):
     wanted = learned(make(name)).predict(TEST)
     rest = np.concatenate(SESSIONS[1:])
     rest = rest[np.argsort(Y[rest], kind="stable")]  # class by class, four sessions
-    assert learned(make(name), [SESSIONS[0], *np.split(rest, [30, 31, 90])]).predict(TEST).tolist() == wanted.tolist()
+    assert (
+        learned(make(name), [SESSIONS[0], *np.split(rest, [30, 31, 90])]).predict(TEST).tolist()
+        == wanted.tolist()
+    )
     monkeypatch.setattr(memory, "CHUNK_BYTES", 1)  # 64 samples at a time
     shuffled = np.random.default_rng(0).permutation(rest)
     assert learned(make(name), [SESSIONS[0], shuffled]).predict(TEST).tolist() == wanted.tolist()
@@ -478,7 +568,9 @@ def test_ranpac_is_the_same_however_much_is_lifted_at_once(monkeypatch):
 
 @pytest.mark.parametrize("name", ["simplecil", "slda", "klda", "acil", "ranpac-head", "ncm"])
 def test_a_class_number_left_out_is_refused(name):
-    with pytest.raises(InputError, match="numbered as they arrive; got 2 where 1 comes next") as caught:
+    with pytest.raises(
+        InputError, match="numbered as they arrive; got 2 where 1 comes next"
+    ) as caught:
         make(name).learn(X[Y != 1], Y[Y != 1] // 2 * 2)
     assert "\n" not in str(caught.value)
 
@@ -489,7 +581,12 @@ OPTIONS = {
     "acil": {"n_components": 30, "gamma": 100.0},
     "ranpac-head": {"n_components": 30},
     "visual-lssvm": {"ridge": 1.0, "svm_cost": 1.0, "max_selection_samples": 20},
-    "visual-lssvm+kernel": {"n_components": 30, "ridge": 1.0, "svm_cost": 1.0, "max_selection_samples": 20},
+    "visual-lssvm+kernel": {
+        "n_components": 30,
+        "ridge": 1.0,
+        "svm_cost": 1.0,
+        "max_selection_samples": 20,
+    },
 }
 VIS_OPTIONS = {
     "n_components": 30,
@@ -507,7 +604,9 @@ VIS_OPTIONS = {
 CHANGES = [(name, *change) for name, changes in OPTIONS.items() for change in changes.items()]
 CHANGES += [(name, *change) for name in ("ncm", "ridge", "vis") for change in VIS_OPTIONS.items()]
 SOME = ("n_components", "max_selection_samples")
-CHANGES += [(method, name, VIS_OPTIONS[name]) for method in ("vis-paper", "vis-oracle") for name in SOME]
+CHANGES += [
+    (method, name, VIS_OPTIONS[name]) for method in ("vis-paper", "vis-oracle") for name in SOME
+]
 
 
 @cache
@@ -520,7 +619,8 @@ def hard_answers(name, *options):
 
 @pytest.mark.parametrize(("name", "option", "value"), CHANGES)
 def test_every_option_changes_the_result(name, option, value):
-    common = [("ridge", 100.0)] if option == "svm_cost" else []  # only λ / C_svm matters: a λ that is chosen makes up for C_svm
+    # only λ / C_svm matters: a λ that is chosen makes up for C_svm
+    common = [("ridge", 100.0)] if option == "svm_cost" else []
     assert hard_answers(name, *common) != hard_answers(name, *common, (option, value))
 
 
@@ -579,8 +679,18 @@ def test_costs_are_json(name):
         # Thin: as many rows of F as samples but one, with their targets.
         ("visual-lssvm+kernel", {"n_components": 500}, 0, 501 * 6 + 239 * (500 + 6) + 501 * 6),
         ("ncm", {"n_components": 50, "layers": (1, 3), "hidden": 7}, MIXER, 50 * 6 + 6 + MIXER),
-        ("ridge", {"n_components": 50, "layers": (1, 3), "hidden": 7}, MIXER, 51 * 6 + (50**2 + 50 * 6) + 51 * 6 + MIXER),
-        ("vis", {"n_components": 50, "layers": (1, 3), "hidden": 7}, MIXER, 51 * 6 + (50**2 + 50 * 6) + 51 * 6 + MIXER),
+        (
+            "ridge",
+            {"n_components": 50, "layers": (1, 3), "hidden": 7},
+            MIXER,
+            51 * 6 + (50**2 + 50 * 6) + 51 * 6 + MIXER,
+        ),
+        (
+            "vis",
+            {"n_components": 50, "layers": (1, 3), "hidden": 7},
+            MIXER,
+            51 * 6 + (50**2 + 50 * 6) + 51 * 6 + MIXER,
+        ),
     ],
 )
 def test_costs_are_what_is_trained_and_kept(name, options, trained, numbers):
@@ -603,13 +713,18 @@ def test_of_one_class_nothing_is_trained():
     assert method.costs().choices["mixer_is_identity"]
 
 
-@pytest.mark.parametrize("options", [{"ridge": 1.0, "layers": (1, 3)}, {"ridge": 1.0}, {"layers": (1, 3)}])
+@pytest.mark.parametrize(
+    "options", [{"ridge": 1.0, "layers": (1, 3)}, {"ridge": 1.0}, {"layers": (1, 3)}]
+)
 def test_the_validation_accuracy_is_that_of_what_was_chosen(options):
     method = learned(make("vis", **options))
     accuracy, model = method.costs().choices["validation_accuracy"], method._model
     if len(options) == 2:
         assert accuracy is None  # nothing was chosen
     else:
-        trials = [*(trial for trial in model.layer_path_ if trial.layers == model.layers_), *model.ridge_path_]
+        trials = [
+            *(trial for trial in model.layer_path_ if trial.layers == model.layers_),
+            *model.ridge_path_,
+        ]
         assert accuracy in [trial.accuracy for trial in trials if trial.ridge == model.ridge_]
         assert accuracy > 0.5

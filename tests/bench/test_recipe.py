@@ -12,7 +12,15 @@ from visvm.errors import InputError
 
 BUILT_IN = {*BASELINES, OURS, ORACLE}
 NAMES = [
-    *("table1", "ablation", "sensitivity", "class-order-seeds", "random-feature-seeds", "backbones", "forgetting"),
+    *(
+        "table1",
+        "ablation",
+        "sensitivity",
+        "class-order-seeds",
+        "random-feature-seeds",
+        "backbones",
+        "forgetting",
+    ),
     *("classifier-choice", "overhead", "trainable-parameters", "training-time", "smoke"),
 ]
 
@@ -56,8 +64,12 @@ def test_five_seeds_each():
 
 def test_a_recipe_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text('title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nfeature_seeds = [1, 2]\n')
-    assert read_recipe(str(path)) == Recipe("mine", "t", ["x"], ["vis"], "none", feature_seeds=[1, 2])
+    path.write_text(
+        'title = "t"\npaper = "none"\ndatasets = ["x"]\nmethods = ["vis"]\nfeature_seeds = [1, 2]\n'
+    )
+    assert read_recipe(str(path)) == Recipe(
+        "mine", "t", ["x"], ["vis"], "none", feature_seeds=[1, 2]
+    )
 
 
 def test_the_recipe_in_the_readme_shows_every_field(tmp_path):
@@ -67,7 +79,11 @@ def test_the_recipe_in_the_readme_shows_every_field(tmp_path):
     path.write_text(text, encoding="utf-8")
     recipe = read_recipe(str(path))
     assert len(recipe.variants()) == 3
-    assert {field.name for field in dataclasses.fields(Recipe)} - set(tomllib.loads(text)) == {"name", "paper", "test_per_class"}
+    assert {field.name for field in dataclasses.fields(Recipe)} - set(tomllib.loads(text)) == {
+        "name",
+        "paper",
+        "test_per_class",
+    }
 
 
 START = 'title = "t"\ndatasets = ["x"]\nmethods = ["vis"]\n'

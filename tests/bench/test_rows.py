@@ -6,7 +6,20 @@ import pytest
 from visvm.bench.rows import FILE_NAME, Row, Run, open_for_appending, read_rows
 from visvm.errors import InputError, VisvmError
 
-RUN = Run("cub200", "d1", "dinov2-s14", "w1", "squash", "t1", "B0 Inc20", 1993, "vis", "c1", 0, {"n_components": 50})
+RUN = Run(
+    "cub200",
+    "d1",
+    "dinov2-s14",
+    "w1",
+    "squash",
+    "t1",
+    "B0 Inc20",
+    1993,
+    "vis",
+    "c1",
+    0,
+    {"n_components": 50},
+)
 
 
 def row(session=1, run=RUN):
@@ -97,7 +110,9 @@ def test_a_damaged_line_is_named(tmp_path):
         results.append(row(1))
     path = tmp_path / FILE_NAME
     nan, above = (
-        (json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n").encode()
+        (
+            json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n"
+        ).encode()
         for value in (float("nan"), 1.5)
     )
     wrong = [
@@ -116,9 +131,21 @@ def test_a_damaged_line_is_named(tmp_path):
         ("confusions", [[0, 1]]),
         ("run", {**dataclasses.asdict(RUN), "options": []}),
     ]
-    others = [(json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode() for name, value in wrong]
+    others = [
+        (json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode()
+        for name, value in wrong
+    ]
     deep = b"[" * 100_000 + b"\n"
-    for damage in (*others, deep, nan, above, b"{}\n", b"nonsense\n", b"\xff\xfe\n", b'{"run": {"x": 1}, "confusions": []}\n'):
+    for damage in (
+        *others,
+        deep,
+        nan,
+        above,
+        b"{}\n",
+        b"nonsense\n",
+        b"\xff\xfe\n",
+        b'{"run": {"x": 1}, "confusions": []}\n',
+    ):
         path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n" + damage)
         with pytest.raises(InputError, match="line 2 of") as refusal:
             read_rows(tmp_path)
@@ -137,7 +164,10 @@ def test_a_folder_that_nothing_came_of_is_not_left(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"mine")
-    with pytest.raises(InputError, match="must be a folder that can be written to"), open_for_appending(tmp_path / "file"):
+    with (
+        pytest.raises(InputError, match="must be a folder that can be written to"),
+        open_for_appending(tmp_path / "file"),
+    ):
         pass
     assert (tmp_path / "file").read_bytes() == b"mine"
 
@@ -148,7 +178,11 @@ def test_a_folder_without_results_is_refused(tmp_path):
 
 
 def test_two_programs_do_not_write_at_once(tmp_path):
-    with open_for_appending(tmp_path), pytest.raises(VisvmError, match="in use"), open_for_appending(tmp_path):
+    with (
+        open_for_appending(tmp_path),
+        pytest.raises(VisvmError, match="in use"),
+        open_for_appending(tmp_path),
+    ):
         pass
 
 
@@ -170,7 +204,10 @@ def test_what_decides_the_numbers_decides_the_key():
     for name, value in changes.items():
         keys.add(dataclasses.replace(RUN, **{name: value}).key)
     assert len(keys) == 1 + len(changes)
-    assert dataclasses.replace(RUN, dataset="/elsewhere/cub", encoder="/elsewhere/weights").key == RUN.key
+    assert (
+        dataclasses.replace(RUN, dataset="/elsewhere/cub", encoder="/elsewhere/weights").key
+        == RUN.key
+    )
 
 
 def test_numbers_that_json_has_not_are_refused(tmp_path):

@@ -58,7 +58,11 @@ def recipe(place, **changes):
 
 def run_all(recipe, folder, cache=None):
     with open_for_appending(folder) as results:
-        return [row for job in plan(recipe, None, load_encoder, silent) for row in execute(job, results, cache, silent)]
+        return [
+            row
+            for job in plan(recipe, None, load_encoder, silent)
+            for row in execute(job, results, cache, silent)
+        ]
 
 
 def plain(row):
@@ -68,7 +72,9 @@ def plain(row):
 
 def test_every_method_and_session_gets_a_row(place, tmp_path):
     rows = run_all(recipe(place, methods=RUNNABLE), tmp_path)
-    assert [(row.run.method, row.session) for row in rows] == [(name, session) for name in RUNNABLE for session in (1, 2)]
+    assert [(row.run.method, row.session) for row in rows] == [
+        (name, session) for name in RUNNABLE for session in (1, 2)
+    ]
     assert read_rows(tmp_path) == rows
     for row in rows:
         assert row.n_sessions == 2
@@ -125,7 +131,9 @@ test_runner.run_all(test_runner.many(Path({place!r})), Path({folder!r}))
 def many(place):
     """Methods that draw random numbers in every session, and one that does not."""
     methods = ["ranpac-head", "vis", "simplecil"]
-    return recipe(place, methods=methods, protocols=["sessions 2,1,1"], class_order_seeds=list(range(10)))
+    return recipe(
+        place, methods=methods, protocols=["sessions 2,1,1"], class_order_seeds=list(range(10))
+    )
 
 
 def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
@@ -137,7 +145,8 @@ def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
     for _ in range(3):
         process = subprocess.Popen([sys.executable, "-c", program])
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None:  # until it has written some more
+        # until it has written some more
+        while time.monotonic() < deadline and process.poll() is None:
             path = folder / FILE_NAME
             if path.exists() and path.read_bytes().count(b"\n") >= before + 5:
                 break
@@ -152,15 +161,23 @@ def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
 
 
 def test_runs_share_what_they_have_in_common(place):
-    varied = recipe(place, options={}, vary={"identity_weight": [0.01, 0.5], "n_components": [15000, 30]})
+    varied = recipe(
+        place, options={}, vary={"identity_weight": [0.01, 0.5], "n_components": [15000, 30]}
+    )
     (job,) = plan(varied, None, load_encoder, silent)
     # The defaults come up twice and are one run; SimpleCIL has neither option.
-    assert [run.options for run in job.runs if run.method == "vis"] == [{}, {"identity_weight": 0.5}, {"n_components": 30}]
+    assert [run.options for run in job.runs if run.method == "vis"] == [
+        {},
+        {"identity_weight": 0.5},
+        {"n_components": 30},
+    ]
     assert [run.options for run in job.runs if run.method == "simplecil"] == [{}]
 
 
 def test_options_that_are_the_default_are_no_change():
-    assert changed_options("vis", {"n_components": 15000, "identity_weight": 0.5, "strange": 1}) == {"identity_weight": 0.5}
+    assert changed_options(
+        "vis", {"n_components": 15000, "identity_weight": 0.5, "strange": 1}
+    ) == {"identity_weight": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -237,7 +254,9 @@ class GuardedFeatures:
 
     def __getitem__(self, rows):
         assert not self.guard.learning, "data were reached for while a method learned"
-        assert set(self.targets[rows]) <= self.guard.allowed, "classes of the future were reached for"
+        assert set(self.targets[rows]) <= self.guard.allowed, (
+            "classes of the future were reached for"
+        )
         return self.features[rows]
 
 
@@ -251,10 +270,15 @@ def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
     """The runner itself, on data that raise when anything is read that has not arrived, or while a method learns."""
     generator = np.random.default_rng(0)
     targets = np.repeat(np.arange(6), 8)
-    features = (generator.normal(size=(48, 12)) + 3 * generator.normal(size=(6, 12))[targets]).astype(np.float32)
+    features = (
+        generator.normal(size=(48, 12)) + 3 * generator.normal(size=(6, 12))[targets]
+    ).astype(np.float32)
     order, seen = class_order(6, 1993), [2, 5, 6, 6, 6]
     train, test = Guard(set(order[:2])), Guard(set())
-    data = EncodedData(list("abcdef"), *(Samples(GuardedFeatures(features, targets, guard), targets) for guard in (train, test)))
+    data = EncodedData(
+        list("abcdef"),
+        *(Samples(GuardedFeatures(features, targets, guard), targets) for guard in (train, test)),
+    )
     make = METHODS[name]
 
     class Watched:
@@ -299,7 +323,9 @@ def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
         (lambda n: [0] * n, "got [0, 0"),
     ],
 )
-def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(place, tmp_path, monkeypatch, answer, named):
+def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(
+    place, tmp_path, monkeypatch, answer, named
+):
     class Wrong(METHODS["simplecil"]):
         def predict(self, features):
             return answer(len(features))
@@ -322,7 +348,14 @@ def test_other_code_has_another_digest_and_other_comments_have_not(tmp_path, mon
     digests = []
     said = text.replace("    value", '    """Said."""\n\n    value')
     remark = text + '    """One."""\n'
-    for change in (text, "# a comment\n" + text, said, remark, text + "    other = 2\n", text.replace("1", "2")):
+    for change in (
+        text,
+        "# a comment\n" + text,
+        said,
+        remark,
+        text + "    other = 2\n",
+        text.replace("1", "2"),
+    ):
         source.write_text(change)
         environment._meaning.cache_clear()
         exec(compile(change, str(source), "exec"), module.__dict__)
@@ -386,7 +419,11 @@ def test_another_image_or_other_code_is_measured_again(place, tmp_path, monkeypa
     write_photos(tmp_path / "train", ("red",), 1, 7)
     (other, _) = run_all(wanted, tmp_path / "out")
     assert first.run.data_digest != other.run.data_digest
-    assert first.run.weights_digest == other.run.weights_digest == load_encoder(wanted.encoders[0]).digest
+    assert (
+        first.run.weights_digest
+        == other.run.weights_digest
+        == load_encoder(wanted.encoders[0]).digest
+    )
     monkeypatch.setattr("visvm.bench.runner.code_digest", lambda method: "of other code")
     assert len(run_all(wanted, tmp_path / "out")) == 2
 
@@ -416,7 +453,10 @@ def test_contributings_method_is_one_file_and_one_line(place, tmp_path, monkeypa
     namespace = {}
     exec(compile(code, "medians.py", "exec"), namespace)
     monkeypatch.setitem(METHODS, name[1], namespace[name[2]])
-    rows = run_all(recipe(place, methods=[name[1]], options={}, vary={"metric": ["cityblock", "euclidean"]}), tmp_path)
+    rows = run_all(
+        recipe(place, methods=[name[1]], options={}, vary={"metric": ["cityblock", "euclidean"]}),
+        tmp_path,
+    )
     assert [(row.run.options, row.session) for row in rows] == [
         ({"metric": "cityblock"}, 1),
         ({"metric": "cityblock"}, 2),

@@ -3,7 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visvm.bench.streams import ClassStream, Samples, class_order, plain_protocol, session_sizes, validation_split
+from visvm.bench.streams import (
+    ClassStream,
+    Samples,
+    class_order,
+    plain_protocol,
+    session_sizes,
+    validation_split,
+)
 from visvm.errors import InputError, VisvmError
 
 # As the peers' published logs have them.
@@ -40,7 +47,10 @@ def test_session_sizes(protocol, n_classes, sizes):
     assert session_sizes(protocol, n_classes) == sizes
 
 
-@pytest.mark.parametrize("protocol", ["", "B0", "B0 Inc0", "B0 Inc11", "B11 Inc1", "sessions 5,6", "sessions 5,0", "B-1", "ten"])
+@pytest.mark.parametrize(
+    "protocol",
+    ["", "B0", "B0 Inc0", "B0 Inc11", "B11 Inc1", "sessions 5,6", "sessions 5,0", "B-1", "ten"],
+)
 def test_protocols_that_make_no_sense_get_one_line(protocol):
     with pytest.raises(InputError) as refusal:
         session_sizes(protocol, 10)
@@ -104,4 +114,7 @@ def test_validation_takes_a_fifth_of_every_class():
     assert sorted(map(tuple, both)) == sorted(map(tuple, whole.features))
     with pytest.raises(InputError, match="two training images"):
         validation_split(samples(per_class=1))
-    assert np.bincount(validation_split(samples(n_classes=2, per_class=2))[1].targets).tolist() == [1, 1]
+    assert np.bincount(validation_split(samples(n_classes=2, per_class=2))[1].targets).tolist() == [
+        1,
+        1,
+    ]

@@ -7,12 +7,24 @@ from tests.bench.make_rows import make_rows, make_run
 from visvm import VisClassifier
 from visvm.bench.report.grouping import SENSITIVE, elsewhere, lines, repeated, sensitivity, settings
 from visvm.bench.report.plots import Line, gap
-from visvm.bench.report.summary import RELATIVES, collect, environments, grouped, in_order, marks, spread
+from visvm.bench.report.summary import (
+    RELATIVES,
+    collect,
+    environments,
+    grouped,
+    in_order,
+    marks,
+    spread,
+)
 
 
 def finished(*streams):
     """Finished runs from (method or run, accuracies)."""
-    rows = [row for run, accuracies in streams for row in make_rows(make_run(run) if isinstance(run, str) else run, accuracies)]
+    rows = [
+        row
+        for run, accuracies in streams
+        for row in make_rows(make_run(run) if isinstance(run, str) else run, accuracies)
+    ]
     runs, unfinished = collect(rows)
     assert not unfinished
     return runs
@@ -70,7 +82,9 @@ def test_gap_has_a_sign_and_leaves_the_oracle_and_relatives_out(ours, theirs, ex
     assert found.other == "ridge"
 
 
-@pytest.mark.parametrize("methods", [["vis"], ["vis", "vis-oracle"], ["vis", "vis-paper"], ["ncm", "mine"]])
+@pytest.mark.parametrize(
+    "methods", [["vis"], ["vis", "vis-oracle"], ["vis", "vis-paper"], ["ncm", "mine"]]
+)
 def test_no_gap_without_two_sides(methods):
     assert gap([Line(method, method, [2, 4], [0.5, 0.4]) for method in methods]) is None
 
@@ -78,7 +92,13 @@ def test_no_gap_without_two_sides(methods):
 def test_marks():
     texts = ["70.00", "70.00", "60.00", "–", "50.00"]
     assert marks([0.7, 0.70001, 0.6, None, 0.5], texts) == ["best", "best", "second", "", ""]
-    assert marks([0.7, 0.70001, 0.6, None, 0.5], texts, lowest=True) == ["", "", "second", "", "best"]
+    assert marks([0.7, 0.70001, 0.6, None, 0.5], texts, lowest=True) == [
+        "",
+        "",
+        "second",
+        "",
+        "best",
+    ]
     assert marks([0.7], ["70.00"]) == [""]
     assert marks([0.7, 0.7], ["70.00", "70.00"]) == ["", ""]
     assert marks([], []) == []
@@ -92,8 +112,22 @@ def test_spread():
 
 
 def test_order_of_methods():
-    runs = finished(*((method, [0.5]) for method in ("vis-oracle", "vis", "my b", "ridge", "my a", "zs-clip", "my 10", "my 9")))
-    assert [each.label for each in in_order(runs)] == ["zs-clip", "ridge", "my 9", "my 10", "my a", "my b", "vis", "vis-oracle"]
+    runs = finished(
+        *(
+            (method, [0.5])
+            for method in ("vis-oracle", "vis", "my b", "ridge", "my a", "zs-clip", "my 10", "my 9")
+        )
+    )
+    assert [each.label for each in in_order(runs)] == [
+        "zs-clip",
+        "ridge",
+        "my 9",
+        "my 10",
+        "my a",
+        "my b",
+        "vis",
+        "vis-oracle",
+    ]
 
 
 def test_settings_are_what_may_be_compared():
@@ -106,7 +140,10 @@ def test_settings_are_what_may_be_compared():
         make_run("vis", dataset="/data/cub200", data_digest="e" * 64),
         make_run("vis", dataset="aircraft", data_digest="a" * 64),
     ]
-    found = settings(finished((make_run("ncm"), [0.5]), *((run, [0.5]) for run in [same, *others])), ["cub200", "aircraft"])
+    found = settings(
+        finished((make_run("ncm"), [0.5]), *((run, [0.5]) for run in [same, *others])),
+        ["cub200", "aircraft"],
+    )
     assert [(each.stream, each.encoder, len(each.runs)) for each in found] == [
         ("cub200, 80 images, dddddddd B0 Inc2", "dinov2-s14, crop", 1),
         ("cub200, 80 images, dddddddd B0 Inc2", "dinov2-s14, squash, 0cd026c8", 2),
@@ -119,7 +156,9 @@ def test_settings_are_what_may_be_compared():
 
 
 def test_labels_are_plain_where_nothing_else_has_the_name():
-    (setting,) = settings(finished((make_run("vis", dataset="photos/birds/", encoder="a\\b.onnx"), [0.5])))
+    (setting,) = settings(
+        finished((make_run("vis", dataset="photos/birds/", encoder="a\\b.onnx"), [0.5]))
+    )
     assert setting.label == "birds B0 Inc2, b.onnx"
 
 
@@ -135,8 +174,16 @@ def test_main_comparison_takes_default_options_or_the_only_ones():
         make_run("ridge", split="validation"),
     ]
     (setting,) = settings(finished(*((run, [0.5]) for run in runs)))
-    assert list(setting.standard) == ["klda (n_components=500)", "acil (n_components=500)", "acil (n_components=600)", "vis"]
-    labels = [(each.label, each.run.seed, each.run.class_order_seed, each.run.split) for each in elsewhere(setting)]
+    assert list(setting.standard) == [
+        "klda (n_components=500)",
+        "acil (n_components=500)",
+        "acil (n_components=600)",
+        "vis",
+    ]
+    labels = [
+        (each.label, each.run.seed, each.run.class_order_seed, each.run.split)
+        for each in elsewhere(setting)
+    ]
     assert labels == [
         ("vis (n_components=500)", 0, 1993, "test"),
         ("ncm", 1, 1993, "test"),
@@ -166,24 +213,31 @@ def test_repeated_runs():
     ]
     (setting,) = settings(finished(*((run, [0.5]) for run in runs)))
     orders = {
-        label: [each.run.class_order_seed for each in group] for label, group in repeated(setting, "class_order_seed").items()
+        label: [each.run.class_order_seed for each in group]
+        for label, group in repeated(setting, "class_order_seed").items()
     }
     assert orders == {"ncm": [1993, 1995], "vis": [1993, 1994]}
-    assert {label: [each.run.seed for each in group] for label, group in repeated(setting, "seed").items()} == {"vis": [0, 1]}
+    assert {
+        label: [each.run.seed for each in group]
+        for label, group in repeated(setting, "seed").items()
+    } == {"vis": [0, 1]}
 
 
 def test_sensitivity_has_the_default_in_both_lines():
     wanted = [{}, {"identity_weight": 0.1}, {"n_components": 3000}]
     lone = {"identity_weight": 0.5, "n_components": 9}
     other = {"n_components": None}
-    runs = [make_run("vis", split="validation", options=options) for options in [*wanted, lone, other]]
+    runs = [
+        make_run("vis", split="validation", options=options) for options in [*wanted, lone, other]
+    ]
     (setting,) = settings(finished(*((run, [0.5]) for run in runs)))
     ((label, group),) = sensitivity(setting).items()
     assert label == "vis"
     assert [each.run.options for each in group] == wanted
-    assert {value: [each.run.options for each in line] for value, line in lines(group, "n_components").items()} == {
-        0.01: [{}, {"n_components": 3000}]
-    }
+    assert {
+        value: [each.run.options for each in line]
+        for value, line in lines(group, "n_components").items()
+    } == {0.01: [{}, {"n_components": 3000}]}
     assert [each.run.options for each in elsewhere(setting)] == [lone, other]
 
 
@@ -194,12 +248,19 @@ def test_defaults_of_the_options_studied():
 
 def test_environments():
     rows = make_rows(make_run(), [0.9, 0.8])
-    changed = replace(rows[1], environment={**rows[1].environment, "cpu": "another", "blas": ["a", "b"]})
+    changed = replace(
+        rows[1], environment={**rows[1].environment, "cpu": "another", "blas": ["a", "b"]}
+    )
     told = environments([rows[0], changed])
     assert told["cpu"] == ["a CPU", "another"]
     assert told["blas"] == ["openblas 0.3.27", "a, b"]
     assert told["threads"] == ["2"]
-    silent = replace(rows[0], environment={name: value for name, value in rows[0].environment.items() if name != "threads"})
+    silent = replace(
+        rows[0],
+        environment={
+            name: value for name, value in rows[0].environment.items() if name != "threads"
+        },
+    )
     assert environments([silent, changed])["threads"] == ["not told", "2"]
 
 
@@ -217,17 +278,24 @@ def test_grouped_keeps_the_order():
 
 def test_states_of_the_code_are_not_mixed_over_seeds():
     old = [make_rows(make_run("vis", seed=seed, code_digest="old"), [0.5]) for seed in (0, 1)]
-    new = make_rows(make_run("vis", code_digest="new"), [0.9], measured_at="2027-01-02T00:00:00+00:00")
+    new = make_rows(
+        make_run("vis", code_digest="new"), [0.9], measured_at="2027-01-02T00:00:00+00:00"
+    )
     other = make_rows(make_run("ncm", code_digest="old"), [0.4])
     finished, _ = collect([*old[0], *old[1], *new, *other])
     assert [(each.run.method, each.final) for each in finished] == [("vis", 0.9), ("ncm", 0.4)]
 
 
 def test_of_two_states_of_the_code_the_later_counts():
-    old = make_rows(make_run("vis", code_digest="old"), [0.5, 0.5], measured_at="2026-01-01T00:00:00+00:00")
-    new = make_rows(make_run("vis", code_digest="new"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00")
+    old = make_rows(
+        make_run("vis", code_digest="old"), [0.5, 0.5], measured_at="2026-01-01T00:00:00+00:00"
+    )
+    new = make_rows(
+        make_run("vis", code_digest="new"), [0.9, 0.8], measured_at="2026-01-02T00:00:00+00:00"
+    )
     for rows in (old + new, new + old):
         (run,), unfinished = collect(rows)
         assert (run.accuracies, unfinished) == ([0.9, 0.8], [])
-    finished, (run,) = collect(old + new[:1])  # what is not finished is not made up for by older numbers
+    # what is not finished is not made up for by older numbers
+    finished, (run,) = collect(old + new[:1])
     assert (finished, run.sessions) == ([], (1,))

@@ -74,8 +74,16 @@ def test_solving_stays_below_its_peak():
     width, n_classes = 300, 700
     sums = make_sums(width, [1400], classes=np.arange(n_classes), dense=True)
     coefficients = 8 * (width + 1) * n_classes
-    peak = scale_model.dense_bytes(width, n_classes) + coefficients + traced_peak(lambda: solve(sums, 1.0, 10.0))
-    assert 0.6 * scale_model.solve_peak_bytes(width, n_classes) < peak < scale_model.solve_peak_bytes(width, n_classes)
+    peak = (
+        scale_model.dense_bytes(width, n_classes)
+        + coefficients
+        + traced_peak(lambda: solve(sums, 1.0, 10.0))
+    )
+    assert (
+        0.6 * scale_model.solve_peak_bytes(width, n_classes)
+        < peak
+        < scale_model.solve_peak_bytes(width, n_classes)
+    )
 
 
 def test_blocks_turn_dense_at_a_group(monkeypatch):
@@ -95,7 +103,9 @@ def test_classes_in_a_piece(shuffled):
     labels = np.repeat(np.arange(400), 50)
     if shuffled:
         labels = np.random.default_rng(0).permutation(labels)
-    counted = np.mean([len(np.unique(labels[begin : begin + 500])) for begin in range(0, 20_000, 500)])
+    counted = np.mean(
+        [len(np.unique(labels[begin : begin + 500])) for begin in range(0, 20_000, 500)]
+    )
     assert stream.classes_in(500) == pytest.approx(counted, rel=0.1)
     assert stream.classes_in(20_000) == 400
 
@@ -118,7 +128,10 @@ def test_more_nodes_share_the_encoding(n_nodes):
 
 def test_a_last_block_may_be_smaller():
     stream = replace(STREAM, n_images=scale_model.BLOCK + 10)
-    assert [part.n_images for part in simulate(replace(JOB, stream=stream), 2).parts] == [scale_model.BLOCK, 10]
+    assert [part.n_images for part in simulate(replace(JOB, stream=stream), 2).parts] == [
+        scale_model.BLOCK,
+        10,
+    ]
 
 
 def test_cores_do_both_where_there_is_no_gpu():
@@ -137,7 +150,10 @@ def test_operations_of_an_image():
     parts = job.core_seconds(1)
     assert parts["lift"] == 384 * 1000
     assert parts["D x D sum"] == 1000**2 / 10
-    assert parts["class columns"] == 2 * 1000 * (STREAM.classes_in(4096) + STREAM.classes_in(8388)) / 4  # 8388 rows: 64 MiB
+    # 8388 rows: 64 MiB
+    assert (
+        parts["class columns"] == 2 * 1000 * (STREAM.classes_in(4096) + STREAM.classes_in(8388)) / 4
+    )
     assert job.sum_seconds(1) == sum(parts.values()) / 2
 
 
@@ -151,7 +167,9 @@ def test_solving():
     job = replace(JOB, rates=replace(FREE, cholesky=1e6, triangular=1e6))
     assert job.solve_seconds(8) == pytest.approx((1000 / 3 + 2 * 1001) / 2)
     sharded = replace(job, sharded=True, link=1e6)
-    assert sharded.solve_seconds(8) == pytest.approx((1000 / 3 + 2 * 126) / 2 + 8 * 1000 * 1001 / 2 / 1e6)
+    assert sharded.solve_seconds(8) == pytest.approx(
+        (1000 / 3 + 2 * 126) / 2 + 8 * 1000 * 1001 / 2 / 1e6
+    )
     assert job.cholesky_seconds(1) == pytest.approx(1000 / 6)
     assert replace(job, link=1e6).cholesky_seconds(4) == pytest.approx(1000 / 24 + 8 / 2)
 
@@ -165,20 +183,33 @@ def test_depth_of_the_tree(n_nodes, depth):
 
 def test_a_level_waits_for_both_sums_and_the_link():
     stream = replace(STREAM, n_classes=1, shuffled=False)
-    job = replace(JOB, stream=stream, link=float(scale_model.dense_bytes(1000, 1, sent=True)))  # a sum takes a second
+    # a sum takes a second
+    job = replace(JOB, stream=stream, link=float(scale_model.dense_bytes(1000, 1, sent=True)))
     levels = add_in_tree(job, [Part(ready, 5, 1) for ready in (0.0, 5.0, 1.0, 2.0)])
-    assert [[part.ready for part in level] for level in levels] == [[0.0, 5.0, 1.0, 2.0], [6.0, 3.0], [7.0]]
+    assert [[part.ready for part in level] for level in levels] == [
+        [0.0, 5.0, 1.0, 2.0],
+        [6.0, 3.0],
+        [7.0],
+    ]
     assert simulate(job, 4).sent == 3 * scale_model.dense_bytes(1000, 1, sent=True)
 
 
 def test_a_tree_that_ignores_the_nodes():
     stream = replace(STREAM, n_images=4 * scale_model.BLOCK)
     job = replace(JOB, stream=stream)
-    dense = [scale_model.dense_bytes(1000, stream.classes_in(n * scale_model.BLOCK), sent=True) for n in (1, 2)]
+    dense = [
+        scale_model.dense_bytes(1000, stream.classes_in(n * scale_model.BLOCK), sent=True)
+        for n in (1, 2)
+    ]
     assert scale_model.careless_bytes(job, 2) == (2 * dense[0] + dense[1]) / 2
     thin = replace(job, width=100_000)
     assert scale_model.careless_bytes(thin, 2) == sum(
-        2 / n / 2 * scale_model.thin_bytes(n * scale_model.BLOCK, 100_000, stream.classes_in(n * scale_model.BLOCK))
+        2
+        / n
+        / 2
+        * scale_model.thin_bytes(
+            n * scale_model.BLOCK, 100_000, stream.classes_in(n * scale_model.BLOCK)
+        )
         for n in (1, 2)
     )
 
@@ -193,7 +224,8 @@ def test_a_failure_is_learned_again():
     assert run.redone == (BLOCKS / 2 + 1) * scale_model.BLOCK  # with the block in the making
     assert run.learned == pytest.approx(whole * 1.5 + 1.0 + scale_model.REPAIR)
     saved = simulate(JOB, 1, failure=whole / 2 + 1.0, saved_every=10 * block + 1e-6)
-    assert saved.redone == 3 * scale_model.BLOCK  # 30 of 32 blocks were saved, and one was in the making
+    # 30 of 32 blocks were saved, and one was in the making
+    assert saved.redone == 3 * scale_model.BLOCK
 
 
 def test_nodes_that_had_finished_help():
@@ -216,7 +248,10 @@ def test_a_slow_node_costs_what_it_lacks():
 
 def test_spread_has_mean_one_and_a_seed():
     runs = [
-        simulate(replace(JOB, stream=replace(STREAM, n_images=10**7)), 1, spread=0.3, seed=seed).learned for seed in (0, 0, 1)
+        simulate(
+            replace(JOB, stream=replace(STREAM, n_images=10**7)), 1, spread=0.3, seed=seed
+        ).learned
+        for seed in (0, 0, 1)
     ]
     assert runs[0] == runs[1] != runs[2]
     assert runs[0] == pytest.approx(1e6, rel=0.03)

@@ -1,7 +1,7 @@
 """Makes format-1.visvm, a file of format 1 as the first version wrote it, and the encoder it was learned with.
 
-Run once, from the project's folder: ``python -m tests.data.make_format_1 FOLDER``. The files are kept for ever: later versions
-must read them.
+Run once, from the project's folder: ``python -m tests.data.make_format_1 FOLDER``. The files are
+kept for ever: later versions must read them.
 """
 
 import sys
@@ -21,9 +21,13 @@ def write_shades(folder: Path, classes, steps) -> Path:
         (folder / label).mkdir(parents=True, exist_ok=True)
         for step in steps:
             light = (1.0 - 0.02 * columns) * (1.0 - 0.05 * step)
-            speckles = (rows * 7 + columns * 13 + step * 5 + rows * columns * (step + 1)) % 17 * 6 - 48
+            speckles = (
+                rows * 7 + columns * 13 + step * 5 + rows * columns * (step + 1)
+            ) % 17 * 6 - 48
             pixels = light[:, :, None] * np.array(tiny.COLOURS[label]) + speckles[:, :, None]
-            Image.fromarray(np.clip(np.round(pixels), 0, 255).astype(np.uint8)).save(folder / label / f"{step}.png")
+            Image.fromarray(np.clip(np.round(pixels), 0, 255).astype(np.uint8)).save(
+                folder / label / f"{step}.png"
+            )
     return folder
 
 

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from visvm.encoders import cache as cache_module
-from visvm.encoders.cache import DEFAULT_LIMIT, FeatureCache, clear, feature_key, limit_from_environment
+from visvm.encoders.cache import (
+    DEFAULT_LIMIT,
+    FeatureCache,
+    clear,
+    feature_key,
+    limit_from_environment,
+)
 from visvm.errors import InputError, VisvmError
 
 WIDTH = 300
@@ -185,7 +191,14 @@ def test_limit_below_one_entry_keeps_nothing(path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        *(("", DEFAULT_LIMIT), ("0", 0), ("12345", 12345), ("1K", 1024), ("500M", 500 * 2**20), ("20G", 20 * 2**30)),
+        *(
+            ("", DEFAULT_LIMIT),
+            ("0", 0),
+            ("12345", 12345),
+            ("1K", 1024),
+            ("500M", 500 * 2**20),
+            ("20G", 20 * 2**30),
+        ),
         *((" 2 t ", 2 * 2**40), ("3gb", 3 * 2**30), ("3GiB", 3 * 2**30), ("7B", 7)),
     ],
 )
@@ -204,7 +217,14 @@ def test_limit_when_nothing_is_set(monkeypatch):
 @pytest.mark.parametrize("text", ["lots", "-1", "1.5G", "5 bananas", "G", "1e9", "5G\n5G", " "])
 def test_limit_that_is_no_size(monkeypatch, path, text):
     monkeypatch.setenv("VISVM_CACHE_LIMIT", text)
-    refusal(lambda: FeatureCache(path), "VISVM_CACHE_LIMIT", "500M", repr(text), "correct or unset it", kind=InputError)
+    refusal(
+        lambda: FeatureCache(path),
+        "VISVM_CACHE_LIMIT",
+        "500M",
+        repr(text),
+        "correct or unset it",
+        kind=InputError,
+    )
     assert not path.exists()
 
 
@@ -239,7 +259,10 @@ def write_with_others(path, start, barrier):
 def test_processes_that_write_at_once_lose_nothing(path):
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(3)
-    children = [context.Process(target=write_with_others, args=(path, start, barrier)) for start in (0, 40, 80)]
+    children = [
+        context.Process(target=write_with_others, args=(path, start, barrier))
+        for start in (0, 40, 80)
+    ]
     for child in children:
         child.start()
     for child in children:
@@ -285,7 +308,9 @@ def test_kill_of_a_writer_leaves_a_good_cache(path, tmp_path):
     child.start()
     child.join(60)
     assert child.exitcode == 0
-    certain = [number for start in map(int, log.read_text().split()) for number in range(start, start + 20)]
+    certain = [
+        number for start in map(int, log.read_text().split()) for number in range(start, start + 20)
+    ]
     assert len(certain) > 200
     with FeatureCache(path) as cache:
         for number in certain:
@@ -400,7 +425,9 @@ def test_opening_waits_even_where_sqlite_does_not(path, monkeypatch):
     connect = sqlite3.connect
     holder = connect(path, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN EXCLUSIVE")
-    monkeypatch.setattr(sqlite3, "connect", lambda path, timeout, **options: connect(path, timeout=0, **options))
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda path, timeout, **options: connect(path, timeout=0, **options)
+    )
     release = threading.Timer(0.1, holder.execute, args=["COMMIT"])
     release.start()
     with FeatureCache(path) as cache:

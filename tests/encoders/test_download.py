@@ -86,11 +86,19 @@ class Handler(BaseHTTPRequestHandler):
     def index(self) -> tuple[bytes, dict[str, str]]:
         server = self.server
         if server.kind == "json":
-            files = [{"url": f"../../files/{name}", "filename": name, "hashes": {"sha256": server.sha}} for name in server.names]
+            files = [
+                {"url": f"../../files/{name}", "filename": name, "hashes": {"sha256": server.sha}}
+                for name in server.names
+            ]
             page, kind = json.dumps({"files": files}), "application/vnd.pypi.simple.v1+json"
         else:
             mark = f"#sha256={server.sha}" if server.sha else ""
-            page, kind = "".join(f'<a href="../../files/{name}{mark}">{name}</a><br>' for name in server.names), "text/html"
+            page, kind = (
+                "".join(
+                    f'<a href="../../files/{name}{mark}">{name}</a><br>' for name in server.names
+                ),
+                "text/html",
+            )
         return server.page or page.encode(), {"Content-Type": kind}
 
     def wheel(self) -> None:
@@ -193,13 +201,17 @@ def test_both_kinds_of_index_page(server: Server, target: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["json", "html"])
-def test_wrong_sha256_is_refused_and_nothing_is_left(server: Server, target: Path, kind: str) -> None:
+def test_wrong_sha256_is_refused_and_nothing_is_left(
+    server: Server, target: Path, kind: str
+) -> None:
     server.kind, server.sha = kind, "0" * 64
     assert "sha256" in failure(target)
     assert list(target.parent.iterdir()) == []
 
 
-def test_newest_build_unless_the_target_is_named_like_another(server: Server, tmp_path: Path) -> None:
+def test_newest_build_unless_the_target_is_named_like_another(
+    server: Server, tmp_path: Path
+) -> None:
     server.names = [
         "some_weights-1.0-py3-none-any.whl",
         "some_weights-1.0-10-py2.py3-none-any.whl",
@@ -211,10 +223,15 @@ def test_newest_build_unless_the_target_is_named_like_another(server: Server, tm
     ]
     fetch(tmp_path / "a.whl")
     fetch(tmp_path / NAME)
-    assert [path.rpartition("/")[2] for path, _ in server.asked if ".whl" in path] == [server.names[1], NAME]
+    assert [path.rpartition("/")[2] for path, _ in server.asked if ".whl" in path] == [
+        server.names[1],
+        NAME,
+    ]
 
 
-def test_broken_connection_is_resumed_and_no_byte_is_sent_twice(server: Server, target: Path) -> None:
+def test_broken_connection_is_resumed_and_no_byte_is_sent_twice(
+    server: Server, target: Path
+) -> None:
     server.breaks = [100_000, 150_000]
     fetch(target)
     assert target.read_bytes() == BODY
@@ -222,7 +239,9 @@ def test_broken_connection_is_resumed_and_no_byte_is_sent_twice(server: Server, 
     assert server.sent == len(BODY)
 
 
-def test_gives_up_after_three_retries_and_the_next_call_goes_on(server: Server, target: Path) -> None:
+def test_gives_up_after_three_retries_and_the_next_call_goes_on(
+    server: Server, target: Path
+) -> None:
     server.breaks = [1000] * 4
     assert "broke off" in failure(target)
     assert part_of(target).read_bytes() == BODY[:4000]
@@ -302,7 +321,9 @@ def test_interrupt_keeps_what_arrived(target: Path, server: Server) -> None:
     assert server.wheel_ranges() == [None, f"bytes={kept}-"]
 
 
-def test_killed_process_is_resumed(server: Server, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_process_is_resumed(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PIP_TIMEOUT", "100")  # longer than the test waits
     server.stall = 3 << 16
     script = (
@@ -327,7 +348,9 @@ def test_killed_process_is_resumed(server: Server, target: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("setting", ["PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT"])
-def test_silent_server_times_out(server: Server, target: Path, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+def test_silent_server_times_out(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
     server.stall = 1000
     monkeypatch.delenv("PIP_TIMEOUT")
     monkeypatch.setenv(setting, "0.2")
@@ -337,9 +360,14 @@ def test_silent_server_times_out(server: Server, target: Path, monkeypatch: pyte
     assert time.monotonic() - began < 14  # pip's own default is 15
 
 
-def test_redirections_keep_the_range_but_not_the_password(server: Server, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirections_keep_the_range_but_not_the_password(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running() as mirror:
-        server.moved = {"/old/some-weights/": "/simple/some-weights/", f"/files/{NAME}": f"{mirror.url}/files/{NAME}"}
+        server.moved = {
+            "/old/some-weights/": "/simple/some-weights/",
+            f"/files/{NAME}": f"{mirror.url}/files/{NAME}",
+        }
         address = server.url.replace("//", "//me:top%40secret@")
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/old")
         begin(target, BODY[:1000])
@@ -359,7 +387,9 @@ def test_redirections_keep_the_range_but_not_the_password(server: Server, target
         ("http://me:secret@127.0.0.1:x/", "InvalidURL"),
     ],
 )
-def test_bad_redirections_are_refused_without_showing_passwords(server: Server, target: Path, location: str, reason: str) -> None:
+def test_bad_redirections_are_refused_without_showing_passwords(
+    server: Server, target: Path, location: str, reason: str
+) -> None:
     server.moved = {"/simple/some-weights/": location}
     line = failure(target)
     assert f"{server.url.removeprefix('http://')} (" in line
@@ -379,9 +409,16 @@ def test_error_lines_name_the_host_and_not_the_password(
         server.codes[f"/files/{NAME}"] = [404]
     elif way == "page":
         server.page = b'{"files": [{"url": 3}]}'
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://me:secret@{host}/" + ("nothing" if way == "missing" else "simple"))
+    monkeypatch.setenv(
+        "PIP_INDEX_URL", f"http://me:secret@{host}/" + ("nothing" if way == "missing" else "simple")
+    )
     line = failure(target)
-    assert {"missing": "HTTP 404", "down": "refused", "wheel": "HTTP 404", "page": "cannot be read"}[way] in line
+    assert {
+        "missing": "HTTP 404",
+        "down": "refused",
+        "wheel": "HTTP 404",
+        "page": "cannot be read",
+    }[way] in line
     assert host in line
     assert "visvm weights fetch NAME --from FILE" in line
     assert "secret" not in line
@@ -412,7 +449,9 @@ def test_find_links_folder_comes_before_the_index(
 
 
 @pytest.mark.parametrize("link", ["/simple/some-weights/", f"/files/{NAME}"])
-def test_find_links_address_without_index(server: Server, target: Path, monkeypatch: pytest.MonkeyPatch, link: str) -> None:
+def test_find_links_address_without_index(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert "names no place" in failure(target)
     monkeypatch.setenv("PIP_FIND_LINKS", server.url + link)
@@ -422,7 +461,9 @@ def test_find_links_address_without_index(server: Server, target: Path, monkeypa
 
 @pytest.mark.parametrize("page", [True, False])
 @pytest.mark.parametrize("as_uri", [True, False])
-def test_index_in_a_folder(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: bool, as_uri: bool) -> None:
+def test_index_in_a_folder(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: bool, as_uri: bool
+) -> None:
     folder = tmp_path / "simple" / "some-weights"
     folder.mkdir(parents=True)
     if page:
@@ -430,12 +471,16 @@ def test_index_in_a_folder(target: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (folder / "index.html").write_text(f'<a href="../../{NAME}#sha256={SHA}">it</a>')
     else:
         (folder / NAME).write_bytes(BODY)
-    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri() if as_uri else str(tmp_path / "simple"))
+    monkeypatch.setenv(
+        "PIP_INDEX_URL", (tmp_path / "simple").as_uri() if as_uri else str(tmp_path / "simple")
+    )
     fetch(target)
     assert target.read_bytes() == BODY
 
 
-def test_page_in_a_folder_that_names_a_missing_wheel(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_in_a_folder_that_names_a_missing_wheel(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "some-weights").mkdir()
     (tmp_path / "some-weights" / "index.html").write_text(f'<a href="{NAME}">it</a>')
     monkeypatch.setenv("PIP_INDEX_URL", str(tmp_path))
@@ -447,7 +492,8 @@ def test_configuration_file_and_its_sections(
 ) -> None:
     config = tmp_path / "pip.conf"
     config.write_text(
-        f"[global]\nquiet = 2\nfind-links = {tmp_path}\nindex-url = {server.url}/global\n"  # find-links: not the machine's own
+        # find-links: not the machine's own
+        f"[global]\nquiet = 2\nfind-links = {tmp_path}\nindex-url = {server.url}/global\n"
         f"extra-index-url =\n    {server.url}/none\n    {server.url}/simple\n"
         f"[download]\nindex-url = {server.url}/first\n[install]\nindex-url = {server.url}/install\n"
     )
@@ -472,7 +518,10 @@ def test_proxy_setting(server: Server, target: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PIP_INDEX_URL", "http://index.invalid/simple")
     server.moved = {"http://index.invalid/simple/some-weights/": "http://other.invalid/"}
     failure(target)
-    assert [path for path, _ in server.asked] == ["http://index.invalid/simple/some-weights/", "http://other.invalid/"]
+    assert [path for path, _ in server.asked] == [
+        "http://index.invalid/simple/some-weights/",
+        "http://other.invalid/",
+    ]
 
 
 @pytest.mark.parametrize("setting", ["PIP_CERT", "PIP_TIMEOUT"])

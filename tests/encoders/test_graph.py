@@ -68,14 +68,22 @@ def projecting_model():
 
 def projection_of(content):
     """The small model that a prepared file carries."""
-    (packed,) = (entry.value for entry in onnx.load_from_string(content).metadata_props if entry.key == PROJECTION)
+    (packed,) = (
+        entry.value
+        for entry in onnx.load_from_string(content).metadata_props
+        if entry.key == PROJECTION
+    )
     return onnx.load_from_string(base64.b64decode(packed))
 
 
 def int8_model(folder, model=None, **options):
     """The tiny model, or another, after ONNX Runtime's dynamic quantisation."""
     onnx.save(model or tiny.model(), folder / "float.onnx")
-    settings = {"per_channel": True, "weight_type": QuantType.QInt8, "extra_options": {"WeightSymmetric": True}} | options
+    settings = {
+        "per_channel": True,
+        "weight_type": QuantType.QInt8,
+        "extra_options": {"WeightSymmetric": True},
+    } | options
     quantize_dynamic(folder / "float.onnx", folder / "int8.onnx", **settings)
     return onnx.load(folder / "int8.onnx")
 
@@ -102,7 +110,11 @@ def product_model(weight, scale, zero, x_shape=("n", 4)):
 def int8_parts(seed=0):
     generator = np.random.default_rng(seed)
     weight = generator.integers(-127, 128, size=(4, 3)).astype(np.int8)
-    return weight, generator.uniform(0.01, 0.1, size=3).astype(np.float32), np.zeros(3, dtype=np.int8)
+    return (
+        weight,
+        generator.uniform(0.01, 0.1, size=3).astype(np.float32),
+        np.zeros(3, dtype=np.int8),
+    )
 
 
 def test_prepared_graph_gives_all_blocks_side_by_side():
@@ -114,9 +126,14 @@ def test_prepared_graph_gives_all_blocks_side_by_side():
 
 def test_each_block_is_exactly_what_the_graph_as_it_came_puts_out():
     pixels, model = images(), tiny.model()
-    model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1, None]) for name in tiny.BLOCKS[:2])
+    model.graph.output.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1, None])
+        for name in tiny.BLOCKS[:2]
+    )
     came = [run(model.SerializeToString(), pixels, name)[:, 0] for name in tiny.BLOCKS]
-    assert np.array_equal(run(prepare(tiny.model(), tiny.BLOCKS, PREPROCESSING), pixels), np.concatenate(came, axis=1))
+    assert np.array_equal(
+        run(prepare(tiny.model(), tiny.BLOCKS, PREPROCESSING), pixels), np.concatenate(came, axis=1)
+    )
 
 
 def test_blocks_come_in_the_order_asked_for():
@@ -129,7 +146,9 @@ def test_blocks_come_in_the_order_asked_for():
 def test_first_token_is_taken():
     model = tiny.model()
     model.graph.node.append(helper.make_node("Neg", ["block_3"], ["negative"]))
-    model.graph.node.append(helper.make_node("Concat", ["block_3", "negative"], ["two tokens"], axis=1))
+    model.graph.node.append(
+        helper.make_node("Concat", ["block_3", "negative"], ["two tokens"], axis=1)
+    )
     pixels = images()
     features = run(prepare(model, ["two tokens"], PREPROCESSING), pixels)
     np.testing.assert_allclose(features, tiny.reference(pixels)[:, 2 * tiny.WIDTH :], **ROUNDING)
@@ -152,7 +171,16 @@ def test_what_the_output_does_not_need_is_dropped():
     model.graph.input.append(helper.make_tensor_value_info("text", TensorProto.INT64, ["n", 7]))
     graph = prepared(model, ["block_1", "block_2"]).graph
     assert {tensor.name for tensor in graph.initializer} == {"shape", "W1", "W2", "visvm_cls"}
-    assert [node.op_type for node in graph.node] == ["Reshape", "MatMul", "MatMul", "Relu", "Add", "Gather", "Gather", "Concat"]
+    assert [node.op_type for node in graph.node] == [
+        "Reshape",
+        "MatMul",
+        "MatMul",
+        "Relu",
+        "Add",
+        "Gather",
+        "Gather",
+        "Concat",
+    ]
     assert [info.name for info in graph.input] == ["pixels"]
     assert [info.name for info in graph.output] == [OUTPUT]
 
@@ -162,30 +190,46 @@ def test_constants_listed_as_inputs_do_not_become_inputs():
     model = tiny.model()
     model.ir_version = 3
     model.graph.initializer.append(constant("unused", np.ones(3, dtype=np.float32)))
-    model.graph.input.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in model.graph.initializer)
+    model.graph.input.extend(
+        helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in model.graph.initializer
+    )
     pixels = images()
-    np.testing.assert_allclose(run(prepare(model, tiny.BLOCKS, PREPROCESSING), pixels), tiny.reference(pixels), **ROUNDING)
+    np.testing.assert_allclose(
+        run(prepare(model, tiny.BLOCKS, PREPROCESSING), pixels), tiny.reference(pixels), **ROUNDING
+    )
 
 
 def branch(name, operation):
     out = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-    return helper.make_graph([helper.make_node(operation, ["block_3", "only inside"], [name])], name, [], [out])
+    return helper.make_graph(
+        [helper.make_node(operation, ["block_3", "only inside"], [name])], name, [], [out]
+    )
 
 
 def test_constants_that_only_a_branch_reads_are_kept():
     model = tiny.model()
-    model.graph.initializer.extend([constant("yes", np.array(True)), constant("only inside", np.float32(2.0))])
+    model.graph.initializer.extend(
+        [constant("yes", np.array(True)), constant("only inside", np.float32(2.0))]
+    )
     branches = {"then_branch": branch("double", "Mul"), "else_branch": branch("more", "Add")}
     model.graph.node.append(helper.make_node("If", ["yes"], ["chosen"], **branches))
     pixels = images()
     features = run(prepare(model, ["chosen"], PREPROCESSING), pixels)
-    np.testing.assert_allclose(features, 2 * tiny.reference(pixels)[:, 2 * tiny.WIDTH :], **ROUNDING)
+    np.testing.assert_allclose(
+        features, 2 * tiny.reference(pixels)[:, 2 * tiny.WIDTH :], **ROUNDING
+    )
 
 
 def test_file_says_how_images_are_prepared():
     (entry,) = prepared(tiny.model()).metadata_props
     assert entry.key == METADATA
-    described = {"n_blocks": 3, "size": tiny.SIDE, "resize": tiny.SIDE + 2, "mean": list(tiny.MEAN), "std": list(tiny.STD)}
+    described = {
+        "n_blocks": 3,
+        "size": tiny.SIDE,
+        "resize": tiny.SIDE + 2,
+        "mean": list(tiny.MEAN),
+        "std": list(tiny.STD),
+    }
     assert json.loads(entry.value) == described
 
 
@@ -194,13 +238,22 @@ def test_projection_is_what_the_graph_makes_of_the_final_cls_token():
     final = tiny.reference(pixels)[:, -tiny.WIDTH :].astype(np.float32)
     part = projection_of(prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ENDS))
     projected = run(part.SerializeToString(), final, "embeds")
-    np.testing.assert_allclose(projected, (final - final.mean(axis=1, keepdims=True)) @ MATRIX, **ROUNDING)
-    np.testing.assert_allclose(projected, run(projecting_model().SerializeToString(), pixels, "embeds"), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        projected, (final - final.mean(axis=1, keepdims=True)) @ MATRIX, **ROUNDING
+    )
+    np.testing.assert_allclose(
+        projected,
+        run(projecting_model().SerializeToString(), pixels, "embeds"),
+        rtol=1e-4,
+        atol=1e-5,
+    )
     assert {tensor.name for tensor in part.graph.initializer} == {"P"}
 
 
 def test_projection_leaves_the_graph_of_the_layer_features_as_it_is():
-    without, with_it = (prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ends) for ends in (None, ENDS))
+    without, with_it = (
+        prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ends) for ends in (None, ENDS)
+    )
     assert onnx.load_from_string(without).graph == onnx.load_from_string(with_it).graph
     assert [entry.key for entry in onnx.load_from_string(without).metadata_props] == [METADATA]
 
@@ -210,14 +263,22 @@ def test_quantised_projection_becomes_float32_again(tmp_path):
     parts = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     part = projection_of(prepare(model, tiny.BLOCKS, PREPROCESSING, ENDS))
     final = np.random.default_rng(4).normal(size=(6, tiny.WIDTH)).astype(np.float32)
-    expected = (final - final.mean(axis=1, keepdims=True)) @ (parts["P_quantized"] * parts["P_scale"])
+    expected = (final - final.mean(axis=1, keepdims=True)) @ (
+        parts["P_quantized"] * parts["P_scale"]
+    )
     np.testing.assert_allclose(run(part.SerializeToString(), final, "embeds"), expected, **ROUNDING)
     assert [node.op_type for node in part.graph.node] == ["ReduceMean", "Sub", "MatMul"]
 
 
-@pytest.mark.parametrize("ends", [("cls", "nothing"), ("nothing", "embeds"), ("embeds", "cls"), ("mean", "embeds")])
+@pytest.mark.parametrize(
+    "ends", [("cls", "nothing"), ("nothing", "embeds"), ("embeds", "cls"), ("mean", "embeds")]
+)
 def test_projection_that_does_not_lie_between_its_ends_is_refused(ends):
-    refusal(lambda: prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ends), *map(repr, ends), "name other tensors")
+    refusal(
+        lambda: prepare(projecting_model(), tiny.BLOCKS, PREPROCESSING, ends),
+        *map(repr, ends),
+        "name other tensors",
+    )
 
 
 def test_same_model_gives_same_bytes():
@@ -226,14 +287,22 @@ def test_same_model_gives_same_bytes():
 
 
 def test_unknown_block_is_refused():
-    refusal(lambda: prepare(tiny.model(), ["block_1", "block_9"], PREPROCESSING), "'block_9'", "name those")
+    refusal(
+        lambda: prepare(tiny.model(), ["block_1", "block_9"], PREPROCESSING),
+        "'block_9'",
+        "name those",
+    )
 
 
 def test_blocks_of_two_widths_are_refused():
     model = tiny.model()
     model.graph.initializer.append(constant("P", np.ones((tiny.WIDTH, 5), dtype=np.float32)))
     model.graph.node.append(helper.make_node("MatMul", ["block_3", "P"], ["projected"]))
-    refusal(lambda: prepare(model, ["block_1", "projected"], PREPROCESSING), "[5, 12]", "name no projection")
+    refusal(
+        lambda: prepare(model, ["block_1", "projected"], PREPROCESSING),
+        "[5, 12]",
+        "name no projection",
+    )
 
 
 def test_invalid_graph_is_refused():
@@ -245,20 +314,32 @@ def test_invalid_graph_is_refused():
 def test_quantised_model_becomes_float32_again(tmp_path):
     model = int8_model(tmp_path)
     parts = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    first, *others = (parts[f"W{n}_quantized"].astype(np.float32) * parts[f"W{n}_scale"] for n in (1, 2, 3))
+    first, *others = (
+        parts[f"W{n}_quantized"].astype(np.float32) * parts[f"W{n}_scale"] for n in (1, 2, 3)
+    )
     pixels = images()
     blocks = [pixels.reshape(len(pixels), -1) @ first]
     for matrix in others:
         blocks.append(blocks[-1] + np.maximum(blocks[-1] @ matrix, 0.0))
     ready = prepared(model)
-    np.testing.assert_allclose(run(ready.SerializeToString(), pixels), np.concatenate(blocks, axis=1), **ROUNDING)
-    assert not any("Integer" in node.op_type or "Quantize" in node.op_type for node in ready.graph.node)
-    assert all(tensor.data_type in (TensorProto.FLOAT, TensorProto.INT64) for tensor in ready.graph.initializer)
+    np.testing.assert_allclose(
+        run(ready.SerializeToString(), pixels), np.concatenate(blocks, axis=1), **ROUNDING
+    )
+    assert not any(
+        "Integer" in node.op_type or "Quantize" in node.op_type for node in ready.graph.node
+    )
+    assert all(
+        tensor.data_type in (TensorProto.FLOAT, TensorProto.INT64)
+        for tensor in ready.graph.initializer
+    )
 
 
 def test_quantised_model_is_near_the_one_it_was_made_of(tmp_path):
     pixels = images()
-    features, expected = run(prepare(int8_model(tmp_path), tiny.BLOCKS, PREPROCESSING), pixels), tiny.reference(pixels)
+    features, expected = (
+        run(prepare(int8_model(tmp_path), tiny.BLOCKS, PREPROCESSING), pixels),
+        tiny.reference(pixels),
+    )
     error = np.abs(features - expected).max() / np.abs(expected).max()
     assert 0 < error < 0.02
 
@@ -271,8 +352,14 @@ def test_weights_are_multiplied_by_their_scale(channels, has_zero):
     model = product_model(weight, scale, zero if has_zero else None)
     dequantise(model.graph)
     x = np.random.default_rng(2).normal(size=(6, 4)).astype(np.float32)
-    np.testing.assert_allclose(run(model.SerializeToString(), x, "y"), x @ (weight * scale), **ROUNDING)
-    (whole,) = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == "weight_float32")
+    np.testing.assert_allclose(
+        run(model.SerializeToString(), x, "y"), x @ (weight * scale), **ROUNDING
+    )
+    (whole,) = (
+        numpy_helper.to_array(tensor)
+        for tensor in model.graph.initializer
+        if tensor.name == "weight_float32"
+    )
     assert np.array_equal(whole, weight.astype(np.float32) * scale)
 
 
@@ -286,11 +373,18 @@ def test_float_graph_is_left_as_it_is():
 def test_zero_point_is_refused(channel):
     weight, scale, zero = int8_parts()
     zero[channel] = 3
-    refusal(lambda: dequantise(product_model(weight, scale, zero).graph), "weight", "symmetric", "export float32")
+    refusal(
+        lambda: dequantise(product_model(weight, scale, zero).graph),
+        "weight",
+        "symmetric",
+        "export float32",
+    )
 
 
 def test_asymmetric_quantisation_is_refused(tmp_path):
-    model = int8_model(tmp_path, weight_type=QuantType.QUInt8, extra_options={"WeightSymmetric": False})
+    model = int8_model(
+        tmp_path, weight_type=QuantType.QUInt8, extra_options={"WeightSymmetric": False}
+    )
     refusal(lambda: prepare(model, tiny.BLOCKS, PREPROCESSING), "symmetric", "export float32")
 
 
@@ -312,7 +406,10 @@ def sums_are_not_scaled(graph):
     del graph.node[-1]
 
 
-@pytest.mark.parametrize("change", [weight_is_no_constant, sums_are_read_twice, scale_is_no_constant, sums_are_not_scaled])
+@pytest.mark.parametrize(
+    "change",
+    [weight_is_no_constant, sums_are_read_twice, scale_is_no_constant, sums_are_not_scaled],
+)
 def test_other_int8_products_are_refused(change):
     model = product_model(*int8_parts())
     change(model.graph)
@@ -321,4 +418,7 @@ def test_other_int8_products_are_refused(change):
 
 def test_file_digest_is_sha256_of_the_content(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
-    assert file_digest(tmp_path / "file") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert (
+        file_digest(tmp_path / "file")
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )

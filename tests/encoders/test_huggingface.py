@@ -23,16 +23,34 @@ VIT_TINY = Path(__file__).parents[3] / "shared/weights/vit-tiny-patch16-224"
 needs_vit_tiny = pytest.mark.skipif(not VIT_TINY.is_dir(), reason="the real ViT-Tiny is not here")
 
 SIZE, PATCH, WIDTH, DEPTH, HEADS = 16, 4, 32, 3, 2
-TINY = {"hidden_size": WIDTH, "num_hidden_layers": DEPTH, "num_attention_heads": HEADS, "image_size": SIZE, "patch_size": PATCH}
+TINY = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": HEADS,
+    "image_size": SIZE,
+    "patch_size": PATCH,
+}
 MLP = {**TINY, "intermediate_size": 48}
-TEXT = {"hidden_size": WIDTH, "intermediate_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "vocab_size": 50}
+TEXT = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 16,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 2,
+    "vocab_size": 50,
+}
 TEXT |= {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 1}
-PROCESSOR = {"size": {"height": SIZE, "width": SIZE}, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}
+PROCESSOR = {
+    "size": {"height": SIZE, "width": SIZE},
+    "image_mean": [0.5, 0.4, 0.3],
+    "image_std": [0.2, 0.3, 0.4],
+}
 
 GELU = {
     "gelu": lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2))),
     "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
-    "gelu_pytorch_tanh": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "gelu_pytorch_tanh": lambda x: (
+        0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    ),
 }
 
 # where a family keeps its weights
@@ -52,18 +70,25 @@ VIT_NAMES = SimpleNamespace(
     norms=["layernorm_before", "layernorm_after"],
     attention=[f"attention.{part}_proj" for part in "qkvo"],
 )
-DINO_NAMES = SimpleNamespace(**{**vars(VIT_NAMES), "block": "encoder.layer.{}.", "norms": ["norm1", "norm2"]})
+DINO_NAMES = SimpleNamespace(
+    **{**vars(VIT_NAMES), "block": "encoder.layer.{}.", "norms": ["norm1", "norm2"]}
+)
 
 t = transformers
 TWO_TOWERS = {"text_config": TEXT, "vision_config": MLP}
 FAMILIES = {
     "clip": (lambda: t.CLIPVisionModel(t.CLIPVisionConfig(**MLP)), CLIP_NAMES),
-    "clip, both towers": (lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS, projection_dim=8)), CLIP_NAMES),
+    "clip, both towers": (
+        lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS, projection_dim=8)),
+        CLIP_NAMES,
+    ),
     "siglip": (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**MLP)), CLIP_NAMES),
     "siglip, both towers": (lambda: t.SiglipModel(t.SiglipConfig(**TWO_TOWERS)), CLIP_NAMES),
     "dinov2": (lambda: t.Dinov2Model(t.Dinov2Config(**TINY)), DINO_NAMES),
     "dinov2, registers": (
-        lambda: t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**TINY, num_register_tokens=3)),
+        lambda: t.Dinov2WithRegistersModel(
+            t.Dinov2WithRegistersConfig(**TINY, num_register_tokens=3)
+        ),
         DINO_NAMES,
     ),
     "vit": (lambda: t.ViTModel(t.ViTConfig(**MLP)), VIT_NAMES),
@@ -97,16 +122,26 @@ def plain_forward(weights, names, pixels, act, eps):
 
     def norm(x, at):
         x = x - x.mean(axis=-1, keepdims=True)
-        return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * w[f"{at}.weight"] + w[f"{at}.bias"]
+        return (
+            x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) * w[f"{at}.weight"]
+            + w[f"{at}.bias"]
+        )
 
     def linear(x, at):
         return x @ w[f"{at}.weight"].T + w[f"{at}.bias"]
 
     n, grid = len(pixels), pixels.shape[-1] // PATCH
-    patches = pixels.astype(float).reshape(n, 3, grid, PATCH, grid, PATCH).transpose(0, 2, 4, 1, 3, 5).reshape(n, grid**2, -1)
+    patches = (
+        pixels.astype(float)
+        .reshape(n, 3, grid, PATCH, grid, PATCH)
+        .transpose(0, 2, 4, 1, 3, 5)
+        .reshape(n, grid**2, -1)
+    )
     x = patches @ w[names.patch + ".weight"].reshape(WIDTH, -1).T + w.get(names.patch + ".bias", 0)
     if names.cls in w:
-        x = np.concatenate([np.broadcast_to(w[names.cls].reshape(1, 1, WIDTH), (n, 1, WIDTH)), x], axis=1)
+        x = np.concatenate(
+            [np.broadcast_to(w[names.cls].reshape(1, 1, WIDTH), (n, 1, WIDTH)), x], axis=1
+        )
     x = x + w[names.position].reshape(1, -1, WIDTH)
     if "embeddings.register_tokens" in w:
         registers = np.broadcast_to(w["embeddings.register_tokens"], (n, 3, WIDTH))
@@ -117,10 +152,13 @@ def plain_forward(weights, names, pixels, act, eps):
     for i in range(DEPTH):
         at = names.block.format(i)
         q, k, v = (
-            linear(norm(x, at + names.norms[0]), at + part).reshape(n, -1, HEADS, WIDTH // HEADS) for part in names.attention[:3]
+            linear(norm(x, at + names.norms[0]), at + part).reshape(n, -1, HEADS, WIDTH // HEADS)
+            for part in names.attention[:3]
         )
         scores = np.exp(np.einsum("nqhd,nkhd->nhqk", q, k) / np.sqrt(WIDTH // HEADS))
-        mixed = np.einsum("nhqk,nkhd->nqhd", scores / scores.sum(axis=-1, keepdims=True), v).reshape(x.shape)
+        mixed = np.einsum(
+            "nhqk,nkhd->nqhd", scores / scores.sum(axis=-1, keepdims=True), v
+        ).reshape(x.shape)
         x = x + linear(mixed, at + names.attention[3]) * w.get(at + "layer_scale1.lambda1", 1)
         hidden = GELU[act](linear(norm(x, at + names.norms[1]), at + "mlp.fc1"))
         x = x + linear(hidden, at + "mlp.fc2") * w.get(at + "layer_scale2.lambda1", 1)
@@ -152,7 +190,9 @@ def test_features_are_the_raw_block_outputs_of_a_plain_forward_pass(family, pixe
     model, names = tiny(family), FAMILIES[family][1]
     part = getattr(model, "vision_model", getattr(model, "vit", model))
     encoder: Encoder = TransformersEncoder(save(model, tmp_path))
-    tokens = plain_forward(part.state_dict(), names, pixels, part.config.hidden_act, part.config.layer_norm_eps)
+    tokens = plain_forward(
+        part.state_dict(), names, pixels, part.config.hidden_act, part.config.layer_norm_eps
+    )
     expected = [x.mean(axis=1) if "siglip" in family else x[:, 0] for x in tokens]
     features = encoder.encode(pixels)
     assert encoder.layer_dims == (WIDTH,) * DEPTH
@@ -162,7 +202,9 @@ def test_features_are_the_raw_block_outputs_of_a_plain_forward_pass(family, pixe
 
 CLIP_PROJECTIONS = {
     "both towers": FAMILIES["clip, both towers"][0],
-    "vision tower": lambda: t.CLIPVisionModelWithProjection(t.CLIPVisionConfig(**MLP, projection_dim=8)),
+    "vision tower": lambda: t.CLIPVisionModelWithProjection(
+        t.CLIPVisionConfig(**MLP, projection_dim=8)
+    ),
     "usual width": lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS)),
 }
 
@@ -177,7 +219,8 @@ def test_projection_of_clip_is_that_of_transformers(kind, pixels, tmp_path):
             expected = model(given).image_embeds
         else:
             expected = model.get_image_features(given)
-            expected = getattr(expected, "pooler_output", expected)  # older releases give it by itself
+            # older releases give it by itself
+            expected = getattr(expected, "pooler_output", expected)
     projected = encoder.project(encoder.encode(pixels)[:, -WIDTH:])
     assert projected.shape == (3, 512 if kind == "usual width" else 8)
     assert projected.dtype == np.float32
@@ -186,13 +229,17 @@ def test_projection_of_clip_is_that_of_transformers(kind, pixels, tmp_path):
         encoder.project(encoder.encode(pixels))
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family.startswith(("dinov2", "vit"))])
+@pytest.mark.parametrize(
+    "family", [family for family in FAMILIES if family.startswith(("dinov2", "vit"))]
+)
 def test_projection_of_dinov2_and_vit_is_the_last_norm(family, pixels, tmp_path):
     model = tiny(family)
     encoder = TransformersEncoder(save(model, tmp_path))
     with torch.no_grad():
         expected = getattr(model, "vit", model)(torch.tensor(pixels)).last_hidden_state[:, 0]
-    np.testing.assert_allclose(encoder.project(encoder.encode(pixels)[:, -WIDTH:]), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        encoder.project(encoder.encode(pixels)[:, -WIDTH:]), expected, rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family.startswith("siglip")])
@@ -205,7 +252,9 @@ def test_siglip_leaves_the_final_features_as_they_are(family, pixels, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["post_layernorm", "visual_projection"])
-@pytest.mark.parametrize("spoil", [None, lambda value: value[:3].clone(), lambda value: value * float("nan")])
+@pytest.mark.parametrize(
+    "spoil", [None, lambda value: value[:3].clone(), lambda value: value * float("nan")]
+)
 def test_projection_that_the_weights_do_not_hold_is_refused(part, spoil, pixels, tmp_path):
     from safetensors.torch import load_file, save_file
 
@@ -225,13 +274,20 @@ def test_projection_that_the_weights_do_not_hold_is_refused(part, spoil, pixels,
 
 def test_dinov2_takes_another_size_than_it_was_trained_on(tmp_path):
     model = tiny("dinov2")
-    processor = {**PROCESSOR, "size": {"shortest_edge": 28}, "crop_size": {"height": 24, "width": 24}, "do_center_crop": True}
+    processor = {
+        **PROCESSOR,
+        "size": {"shortest_edge": 28},
+        "crop_size": {"height": 24, "width": 24},
+        "do_center_crop": True,
+    }
     encoder = TransformersEncoder(save(model, tmp_path, processor))
     assert (encoder.preprocessing.size, encoder.preprocessing.resize) == (24, 28)
     pixels = np.random.default_rng(0).normal(size=(2, 3, 24, 24)).astype(np.float32)
     with torch.no_grad():
         hidden = model(torch.tensor(pixels), output_hidden_states=True).hidden_states
-    np.testing.assert_allclose(encoder.encode(pixels), np.concatenate([x[:, 0] for x in hidden[1:]], axis=1), atol=1e-4)
+    np.testing.assert_allclose(
+        encoder.encode(pixels), np.concatenate([x[:, 0] for x in hidden[1:]], axis=1), atol=1e-4
+    )
 
 
 @needs_vit_tiny
@@ -240,13 +296,17 @@ def test_real_vit_tiny_on_real_pictures():
     pixels = real_pixels()
     features = encoder.encode(pixels)
     assert encoder.layer_dims == (192,) * 12
-    assert encoder.preprocessing == Preprocessing(size=224, resize=224, mean=(0.5,) * 3, std=(0.5,) * 3)
+    assert encoder.preprocessing == Preprocessing(
+        size=224, resize=224, mean=(0.5,) * 3, std=(0.5,) * 3
+    )
     model = transformers.ViTModel.from_pretrained(VIT_TINY, add_pooling_layer=False).float().eval()
     with torch.no_grad():
         hidden = model(torch.tensor(pixels), output_hidden_states=True).hidden_states
     # transformers gives the embeddings and then every block, the last one before the final norm
     assert len(hidden) == 13
-    np.testing.assert_allclose(features, np.concatenate([x[:, 0] for x in hidden[1:]], axis=1), atol=1e-4)
+    np.testing.assert_allclose(
+        features, np.concatenate([x[:, 0] for x in hidden[1:]], axis=1), atol=1e-4
+    )
     assert np.abs(features[0, -192:] - features[1, -192:]).max() > 1
     np.testing.assert_allclose(encoder.encode(pixels[1:]), features[1:], atol=1e-4)
 
@@ -269,7 +329,9 @@ def test_same_features_alone_as_in_a_batch_and_for_any_memory_layout(pixels, tmp
     encoder = TransformersEncoder(save(tiny("vit"), tmp_path))
     together = encoder.encode(pixels)
     for i in range(len(pixels)):
-        np.testing.assert_allclose(encoder.encode(pixels[i : i + 1]), together[i : i + 1], atol=1e-4)
+        np.testing.assert_allclose(
+            encoder.encode(pixels[i : i + 1]), together[i : i + 1], atol=1e-4
+        )
     frozen = np.asfortranarray(pixels)
     frozen.flags.writeable = False
     np.testing.assert_array_equal(encoder.encode(frozen), together)
@@ -315,7 +377,14 @@ def test_pixels_of_another_size_are_refused(pixels, tmp_path):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}, "do_center_crop": True}, (224, 256)),
+        (
+            {
+                "size": {"shortest_edge": 256},
+                "crop_size": {"height": 224, "width": 224},
+                "do_center_crop": True,
+            },
+            (224, 256),
+        ),
         ({"size": 224, "crop_size": 224}, (224, 224)),
         ({"size": {"height": 384, "width": 384}}, (384, 384)),
         ({"size": 256, "crop_size": 224, "do_center_crop": False}, (256, 256)),
@@ -389,13 +458,18 @@ def test_every_weight_up_to_the_last_block_must_be_there(family, tmp_path):
     rest = {
         key: value
         for key, value in complete.items()
-        if not any(part in key for part in unused) and not key.removeprefix("vision_model.").startswith("layernorm.")
+        if not any(part in key for part in unused)
+        and not key.removeprefix("vision_model.").startswith("layernorm.")
     }
     assert len(rest) < len(complete)
     assert load(rest).digest == digest
     # the first of every kind of weight: embeddings, norms, and all of the last block
-    for key in [key for key in rest if "embedding" in key or "layrnorm" in key or f".{DEPTH - 1}." in key]:
-        with refused(WeightsError, r"must hold every parameter up to the last block, but .* is missing"):
+    for key in [
+        key for key in rest if "embedding" in key or "layrnorm" in key or f".{DEPTH - 1}." in key
+    ]:
+        with refused(
+            WeightsError, r"must hold every parameter up to the last block, but .* is missing"
+        ):
             load({other: value for other, value in rest.items() if other != key})
     key = next(key for key in rest if "mlp.fc1.weight" in key or "intermediate" in key)
     with refused(WeightsError, "another shape"):
@@ -424,11 +498,18 @@ def test_without_torch_the_extra_is_named(monkeypatch, tmp_path):
 
 def test_importing_the_module_does_not_import_torch():
     code = "import sys, visvm.encoders.huggingface, visvm.encoders.open_clip; print({'torch', 'transformers'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )
 
 
 @needs_vit_tiny
-@pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"
+)
 @pytest.mark.filterwarnings("ignore:The feature will be removed:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_same_features_as_onnx_runtime(tmp_path):
@@ -446,8 +527,12 @@ def test_same_features_as_onnx_runtime(tmp_path):
             hidden = self.vit(x, output_hidden_states=True).hidden_states
             return tuple(tokens[:, 0] for tokens in hidden[1:])
 
-    torch.onnx.export(AllBlocks(), (torch.tensor(pixels),), tmp_path / "vit.onnx", dynamo=False, opset_version=17)
-    session = onnxruntime.InferenceSession(tmp_path / "vit.onnx", providers=["CPUExecutionProvider"])
+    torch.onnx.export(
+        AllBlocks(), (torch.tensor(pixels),), tmp_path / "vit.onnx", dynamo=False, opset_version=17
+    )
+    session = onnxruntime.InferenceSession(
+        tmp_path / "vit.onnx", providers=["CPUExecutionProvider"]
+    )
     outputs = session.run(None, {session.get_inputs()[0].name: pixels})
     assert len(outputs) == 12
     np.testing.assert_allclose(encoder.encode(pixels), np.concatenate(outputs, axis=1), atol=1e-3)

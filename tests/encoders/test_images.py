@@ -17,7 +17,9 @@ from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.images import TRANSFORMS, Transform, decode, find_images, is_image_name
 from visvm.errors import ImageError, InputError
 
-CLIP = Preprocessing(224, 256, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+CLIP = Preprocessing(
+    224, 256, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+)
 PLAIN = Preprocessing(32, 32, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))  # pixels / 255
 SQUASH = Transform("squash", PLAIN)
 
@@ -68,7 +70,9 @@ def grey_levels(difference, p=CLIP):
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
-@pytest.mark.parametrize("shape", [(500, 375), (375, 500), (224, 224), (32, 32), (257, 301), (600, 90), (224, 256)])
+@pytest.mark.parametrize(
+    "shape", [(500, 375), (375, 500), (224, 224), (32, 32), (257, 301), (600, 90), (224, 256)]
+)
 def test_transform_equals_scaling_everything_and_cutting(kind, shape):
     array = picture(*shape)
     pixels = Transform(kind, CLIP).pixels(Image.fromarray(array))
@@ -83,13 +87,17 @@ def test_transform_equals_scaling_everything_and_cutting(kind, shape):
 def test_normalisation_is_exact_to_float32():
     array = picture(224, 224)
     pixels = Transform("squash", CLIP).pixels(Image.fromarray(array))
-    np.testing.assert_allclose(pixels, ((array / 255 - CLIP.mean) / CLIP.std).transpose(2, 0, 1), atol=1e-6)
+    np.testing.assert_allclose(
+        pixels, ((array / 255 - CLIP.mean) / CLIP.std).transpose(2, 0, 1), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
 def test_large_pictures_are_reduced_in_two_steps_without_visible_loss(kind):
     array = picture(1900, 1500)
-    difference = grey_levels(decode(encoded(array), Transform(kind, CLIP)) - reference(array, kind, CLIP))
+    difference = grey_levels(
+        decode(encoded(array), Transform(kind, CLIP)) - reference(array, kind, CLIP)
+    )
     assert difference.mean() < 0.5
     assert difference.max() < 4
 
@@ -117,10 +125,13 @@ def test_key_tells_apart_everything_that_decides_the_pixels(monkeypatch):
     keys = {Transform("crop", p).key for p in (CLIP, *others)} | {Transform("squash", CLIP).key}
     assert len(keys) == 6
     assert all(len(key) < 40 for key in keys)
-    assert Transform("squash", others[1]).key == Transform("squash", CLIP).key  # "squash" does not look at resize
+    assert (
+        Transform("squash", others[1]).key == Transform("squash", CLIP).key
+    )  # "squash" does not look at resize
     numpy_mean = Preprocessing(224, 256, tuple(np.float64(m) for m in CLIP.mean), CLIP.std)
     assert Transform("crop", numpy_mean).key == Transform("crop", CLIP).key
-    assert Transform("crop", CLIP).key == "crop-224-v1-3baacace3eb9"  # features cached on disk depend on it
+    # features cached on disk depend on it
+    assert Transform("crop", CLIP).key == "crop-224-v1-3baacace3eb9"
     monkeypatch.setattr(images, "PIPELINE_VERSION", 2)
     assert Transform("crop", CLIP).key not in keys
 
@@ -152,7 +163,10 @@ def drafts(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
-@pytest.mark.parametrize(("shape", "subsampling"), [((1203, 1101), 0), ((1101, 1203), 2), ((2501, 1033), 2), ((2101, 2101), 2)])
+@pytest.mark.parametrize(
+    ("shape", "subsampling"),
+    [((1203, 1101), 0), ((1101, 1203), 2), ((2501, 1033), 2), ((2101, 2101), 2)],
+)
 def test_reduced_jpeg_differs_little_from_full_decoding(kind, shape, subsampling, drafts):
     data = encoded(picture(*shape), "JPEG", quality=90, subsampling=subsampling)
     with Image.open(io.BytesIO(data)) as full:
@@ -188,7 +202,9 @@ TURNS = {  # what a viewer must do with the stored array to see it upright
 
 def exif_with(orientation, order="<"):
     mark = b"II*\0" if order == "<" else b"MM\0*"
-    entries = struct.pack(order + "HHIHxx", 0x0100, 3, 1, 7) + struct.pack(order + "HHIHxx", 0x0112, 3, 1, orientation)
+    entries = struct.pack(order + "HHIHxx", 0x0100, 3, 1, 7) + struct.pack(
+        order + "HHIHxx", 0x0112, 3, 1, orientation
+    )
     return b"Exif\0\0" + mark + struct.pack(order + "IH", 8, 2) + entries + bytes(4)
 
 
@@ -206,10 +222,13 @@ def test_orientation(orientation, kind, order):
 @pytest.mark.parametrize("orientation", TURNS)
 @pytest.mark.parametrize("kind", TRANSFORMS)
 def test_orientation_of_a_reduced_jpeg(orientation, kind, drafts):
-    # 8 k + 1 pixels: the reduced picture ends within its last row and column, which turning moves to another edge.
+    # 8 k + 1 pixels: the reduced picture ends within its last row and column, which turning moves
+    # to another edge.
     data = encoded(picture(521, 777), "JPEG", quality=95, exif=exif_with(orientation))
     with Image.open(io.BytesIO(data)) as full:
-        expected = reference(np.ascontiguousarray(TURNS[orientation](np.asarray(full))), kind, PLAIN)
+        expected = reference(
+            np.ascontiguousarray(TURNS[orientation](np.asarray(full))), kind, PLAIN
+        )
     difference = grey_levels(decode(data, Transform(kind, PLAIN)) - expected, PLAIN)
     assert drafts[0] == (66, 98)
     assert difference.mean() < 1
@@ -224,10 +243,15 @@ def test_orientation_of_tiff(orientation, compression):
     np.testing.assert_allclose(decode(data, Transform("crop", PLAIN)), expected, atol=1.5 / 255)
 
 
-@pytest.mark.parametrize("exif", [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", exif_with(6)[:-20], exif_with(9), exif_with(0)])
+@pytest.mark.parametrize(
+    "exif",
+    [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", exif_with(6)[:-20], exif_with(9), exif_with(0)],
+)
 def test_damaged_exif_is_ignored(exif):
     array = picture()
-    np.testing.assert_array_equal(decode(encoded(array, "JPEG", exif=exif), SQUASH), decode(encoded(array, "JPEG"), SQUASH))
+    np.testing.assert_array_equal(
+        decode(encoded(array, "JPEG", exif=exif), SQUASH), decode(encoded(array, "JPEG"), SQUASH)
+    )
 
 
 # Colour modes and formats
@@ -238,7 +262,11 @@ def test_lossless_formats_give_the_stored_colours(file):
     array = picture()
     if file == "GIF":
         array = np.asarray(Image.fromarray(array).quantize(200).convert("RGB"))
-    np.testing.assert_allclose(seen(encoded(array, file, **({"lossless": True} if file == "WEBP" else {}))), array, atol=1e-3)
+    np.testing.assert_allclose(
+        seen(encoded(array, file, **({"lossless": True} if file == "WEBP" else {}))),
+        array,
+        atol=1e-3,
+    )
 
 
 def test_grey_and_black_and_white():
@@ -246,10 +274,15 @@ def test_grey_and_black_and_white():
     np.testing.assert_allclose(seen(encoded(grey)), np.stack([grey] * 3, axis=-1), atol=1e-3)
     for file in ("PNG", "TIFF", "BMP"):
         bits = encoded(Image.fromarray(grey > 127), file)
-        np.testing.assert_allclose(seen(bits), np.stack([255 * (grey > 127)] * 3, axis=-1), atol=1e-3)
+        np.testing.assert_allclose(
+            seen(bits), np.stack([255 * (grey > 127)] * 3, axis=-1), atol=1e-3
+        )
 
 
-@pytest.mark.parametrize(("file", "mode"), [("PNG", "RGBA"), ("PNG", "LA"), ("TIFF", "RGBA"), ("TIFF", "LA"), ("WEBP", "RGBA")])
+@pytest.mark.parametrize(
+    ("file", "mode"),
+    [("PNG", "RGBA"), ("PNG", "LA"), ("TIFF", "RGBA"), ("TIFF", "LA"), ("WEBP", "RGBA")],
+)
 def test_alpha_is_blended_on_white(file, mode):
     colour, alpha = picture(), picture(seed=1)[:, :, :1]
     if mode == "LA":
@@ -266,7 +299,9 @@ def test_palette_with_and_without_transparency(file):
     colours, index = np.asarray(palette.convert("RGB")).astype(float), np.asarray(palette)
     np.testing.assert_allclose(seen(encoded(palette, file, optimize=False)), colours, atol=1e-3)
     colours[index == 7] = 255
-    np.testing.assert_allclose(seen(encoded(palette, file, transparency=7, optimize=False)), colours, atol=1e-3)
+    np.testing.assert_allclose(
+        seen(encoded(palette, file, transparency=7, optimize=False)), colours, atol=1e-3
+    )
 
 
 def test_palette_with_a_table_of_alphas():
@@ -274,16 +309,22 @@ def test_palette_with_a_table_of_alphas():
     alphas = np.arange(50, dtype=np.uint8) * 5
     alpha = alphas[np.asarray(palette)][:, :, None] / 255
     expected = np.asarray(palette.convert("RGB")) * alpha + 255 * (1 - alpha)
-    np.testing.assert_allclose(seen(encoded(palette, transparency=alphas.tobytes())), expected, atol=1.01)
+    np.testing.assert_allclose(
+        seen(encoded(palette, transparency=alphas.tobytes())), expected, atol=1.01
+    )
 
 
 def test_transparent_colour_of_rgb_and_grey():
     array = np.full((32, 32, 3), 40, np.uint8)
     array[:16] = (10, 20, 30)
     data = encoded(array, transparency=(10, 20, 30))
-    np.testing.assert_allclose(seen(data)[[0, 31]], np.array([[[255.0] * 3] * 32, [[40.0] * 3] * 32]), atol=1e-3)
+    np.testing.assert_allclose(
+        seen(data)[[0, 31]], np.array([[[255.0] * 3] * 32, [[40.0] * 3] * 32]), atol=1e-3
+    )
     data = encoded(array[:, :, 0], transparency=10)
-    np.testing.assert_allclose(seen(data)[[0, 31]], np.array([[[255.0] * 3] * 32, [[40.0] * 3] * 32]), atol=1e-3)
+    np.testing.assert_allclose(
+        seen(data)[[0, 31]], np.array([[[255.0] * 3] * 32, [[40.0] * 3] * 32]), atol=1e-3
+    )
 
 
 def test_cmyk_jpeg():
@@ -356,11 +397,21 @@ def test_constant_and_infinite_floats():
 def test_sixteen_bit_colour_with_a_transparent_colour():
     # Pillow cannot write 16 bits per channel, so the chunks are laid by hand.
     def chunk(name, content):
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+        return (
+            struct.pack(">I", len(content))
+            + name
+            + content
+            + struct.pack(">I", zlib.crc32(name + content))
+        )
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0))
     rows = (b"\0" + struct.pack(">6H", *[0x8000] * 6)) * 2
-    data = b"\x89PNG\r\n\x1a\n" + header + chunk(b"tRNS", struct.pack(">3H", 1, 2, 3)) + chunk(b"IDAT", zlib.compress(rows))
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + header
+        + chunk(b"tRNS", struct.pack(">3H", 1, 2, 3))
+        + chunk(b"IDAT", zlib.compress(rows))
+    )
     np.testing.assert_allclose(seen(data + chunk(b"IEND", b"")), 128, atol=1e-3)
 
 
@@ -378,7 +429,12 @@ def test_first_frame_counts(file):
 
 
 def test_first_picture_of_a_stereo_camera_file():
-    data = encoded(Image.new("RGB", (32, 32), "red"), "MPO", save_all=True, append_images=[Image.new("RGB", (32, 32), "blue")])
+    data = encoded(
+        Image.new("RGB", (32, 32), "red"),
+        "MPO",
+        save_all=True,
+        append_images=[Image.new("RGB", (32, 32), "blue")],
+    )
     assert np.abs(seen(data) - [255, 0, 0]).max() < 3
 
 
@@ -402,7 +458,8 @@ def test_heic():
 @pytest.mark.parametrize("orientation", TURNS)
 def test_heic_is_turned_once(orientation, monkeypatch):
     heif = pytest.importorskip("pillow_heif")
-    for registry in ("OPEN", "SAVE", "SAVE_ALL", "MIME", "EXTENSION", "ID"):  # to write HEIC, and undo it afterwards
+    # to write HEIC, and undo it afterwards
+    for registry in ("OPEN", "SAVE", "SAVE_ALL", "MIME", "EXTENSION", "ID"):
         monkeypatch.setattr(Image, registry, getattr(Image, registry).copy())
     heif.register_heif_opener()
     array = picture(64, 96)
@@ -413,7 +470,9 @@ def test_heic_is_turned_once(orientation, monkeypatch):
 
 def test_heic_without_the_plug_in_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(ImageError, match=r"^HEIC needs the plug-in pillow-heif: pip install pillow-heif$"):
+    with pytest.raises(
+        ImageError, match=r"^HEIC needs the plug-in pillow-heif: pip install pillow-heif$"
+    ):
         decode(b"\0\0\0\x18ftypheic" + bytes(100), SQUASH)
 
 
@@ -430,7 +489,10 @@ def test_avif_is_read():
     ("data", "message"),
     [
         (b"", "the file is empty"),
-        (b"hello, I am text", "not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC"),
+        (
+            b"hello, I am text",
+            "not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC",
+        ),
         (b"RIFF\0\0\0\0WAVEfmt ", "not an image of a known format"),
         (b"\0\0\0\x18ftypmp42" + bytes(50), "not an image of a known format"),
         (b"\xff\xd8\xff", "damaged|truncated"),
@@ -449,7 +511,10 @@ def sample_files():
     yield "PNG", encoded(array)
     yield "palette PNG", encoded(Image.fromarray(array).quantize(20), transparency=3)
     yield "WebP", encoded(array, "WEBP")
-    yield "animated WebP", encoded(array, "WEBP", save_all=True, append_images=[Image.new("RGB", (40, 30))])
+    yield (
+        "animated WebP",
+        encoded(array, "WEBP", save_all=True, append_images=[Image.new("RGB", (40, 30))]),
+    )
     yield "GIF", encoded(array, "GIF")
     yield "APNG", encoded(array, save_all=True, append_images=[Image.new("RGB", (40, 30))])
     yield "BMP", encoded(array, "BMP")
@@ -521,7 +586,9 @@ def test_pillow_errors_that_are_not_damage(monkeypatch):
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", raising(MemoryError()))
     with pytest.raises(ImageError, match="more memory than there is"):
         decode(FILES["PNG"], SQUASH)
-    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", raising(Image.DecompressionBombError("many pixels")))
+    monkeypatch.setattr(
+        PngImagePlugin.PngImageFile, "load", raising(Image.DecompressionBombError("many pixels"))
+    )
     with pytest.raises(ImageError, match="more than 178 megapixels"):
         decode(FILES["PNG"], SQUASH)
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", raising(ValueError()))
@@ -542,7 +609,11 @@ def check_pixels_or_image_error(data):
         assert np.isfinite(pixels).all()
 
 
-SIGNATURES = [b"", *{signature for signatures, _ in images._READERS for signature in signatures}, b"RIFF\0\0\0\0WEBPVP8 "]
+SIGNATURES = [
+    b"",
+    *{signature for signatures, _ in images._READERS for signature in signatures},
+    b"RIFF\0\0\0\0WEBPVP8 ",
+]
 
 
 @given(st.sampled_from(SIGNATURES), st.binary(max_size=300))
@@ -554,8 +625,10 @@ def test_random_bytes_never_escape(signature, data):
 @given(data=st.data())
 def test_damaged_files_never_escape(name, data):
     content = bytearray(FILES[name])
-    places = st.integers(0, len(content) * 8 - 1) | st.integers(0, 8 * 120)  # headers lie at the front …
-    places |= st.integers(8 * (len(content) - 200), 8 * len(content) - 1)  # … and in TIFF at the end
+    # headers lie at the front …
+    places = st.integers(0, len(content) * 8 - 1) | st.integers(0, 8 * 120)
+    # … and in TIFF at the end
+    places |= st.integers(8 * (len(content) - 200), 8 * len(content) - 1)
     for bit in data.draw(st.lists(places, max_size=6)):
         content[bit // 8] ^= 1 << bit % 8
     end = data.draw(st.just(len(content)) | st.integers(0, len(content)))
@@ -580,8 +653,28 @@ def test_threads_give_equal_pixels():
 
 
 def test_find_images(tmp_path):
-    kept = ["a.jpg", "b/c.PNG", "b/d/e.webp", "b/f.Tiff", "g.heic", "h.HEIF", "i.gif", "j.bmp", "k.jpeg", "ä ö.jpg"]
-    left_out = [".DS_Store", "._a.jpg", ".hidden/x.jpg", "__MACOSX/y.jpg", "notes.txt", "b/none", "b/.z.png", "m.jpg.txt"]
+    kept = [
+        "a.jpg",
+        "b/c.PNG",
+        "b/d/e.webp",
+        "b/f.Tiff",
+        "g.heic",
+        "h.HEIF",
+        "i.gif",
+        "j.bmp",
+        "k.jpeg",
+        "ä ö.jpg",
+    ]
+    left_out = [
+        ".DS_Store",
+        "._a.jpg",
+        ".hidden/x.jpg",
+        "__MACOSX/y.jpg",
+        "notes.txt",
+        "b/none",
+        "b/.z.png",
+        "m.jpg.txt",
+    ]
     for name in kept + left_out:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -597,7 +690,10 @@ def test_links_are_followed_to_files_and_never_in_circles(tmp_path):
     (tmp_path / "in" / "gone.jpg").symlink_to(tmp_path / "nowhere")
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in", target_is_directory=True)
     os.mkfifo(tmp_path / "in" / "pipe.jpg")  # reading it would wait for ever
-    assert find_images(tmp_path / "in") == [tmp_path / "in" / "gone.jpg", tmp_path / "in" / "link.jpg"]
+    assert find_images(tmp_path / "in") == [
+        tmp_path / "in" / "gone.jpg",
+        tmp_path / "in" / "link.jpg",
+    ]
 
 
 def test_a_hidden_folder_may_be_asked_for(tmp_path):
@@ -620,4 +716,6 @@ def test_folders_that_cannot_be_listed(tmp_path, monkeypatch):
 
 def test_image_names():
     assert all(is_image_name(Path(name)) for name in ("a.jpg", "A.JPEG", "x/y.tif", "z.Heic"))
-    assert not any(is_image_name(Path(name)) for name in ("jpg", ".jpg", "._a.jpg", "a.jpg.part", "a"))
+    assert not any(
+        is_image_name(Path(name)) for name in ("jpg", ".jpg", "._a.jpg", "a.jpg.part", "a")
+    )

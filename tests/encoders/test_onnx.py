@@ -21,7 +21,13 @@ from visvm.errors import EncoderError, InputError
 
 REAL = Path(weights.platformdirs.user_cache_path("visvm", appauthor=False)) / "weights"
 CLIP, DINO = catalog.CATALOG["clip-b16-openai"], catalog.CATALOG["dinov2-s14"]
-GOOD = {"blocks": list(tiny.BLOCKS), "size": tiny.SIDE, "resize": tiny.SIDE + 2, "mean": list(tiny.MEAN), "std": list(tiny.STD)}
+GOOD = {
+    "blocks": list(tiny.BLOCKS),
+    "size": tiny.SIDE,
+    "resize": tiny.SIDE + 2,
+    "mean": list(tiny.MEAN),
+    "std": list(tiny.STD),
+}
 
 
 def images(n=5, seed=1):
@@ -78,7 +84,17 @@ def tiny_entry(folder):
     preprocessing = Preprocessing(tiny.SIDE, tiny.SIDE, tiny.MEAN, tiny.STD)
     digest, size = engine.file_digest(path), path.stat().st_size
     entry = catalog.CatalogEntry(
-        "tiny", "tiny", "none", "parcel", "1", path.name, size, digest, tiny.BLOCKS, preprocessing, projection=ENDS
+        "tiny",
+        "tiny",
+        "none",
+        "parcel",
+        "1",
+        path.name,
+        size,
+        digest,
+        tiny.BLOCKS,
+        preprocessing,
+        projection=ENDS,
     )
     return entry, path
 
@@ -97,14 +113,18 @@ def test_projection_of_the_catalogue_is_that_of_its_graph(fetched):
     final = encoder.encode(images())[:, -tiny.WIDTH :]
     projected = encoder.project(final)
     assert projected.dtype == np.float32
-    np.testing.assert_allclose(projected, (final - final.mean(axis=1, keepdims=True)) @ MATRIX, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        projected, (final - final.mean(axis=1, keepdims=True)) @ MATRIX, rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_array_equal(encoder.project(final.astype(float)), projected)
     assert encoder.project(final[:0]).shape == (0, 5)
 
 
 def test_projection_is_opened_once_and_not_before_it_is_needed(fetched, monkeypatch):
     opened, plain = [], engine._open
-    monkeypatch.setattr(engine, "_open", lambda name, model: opened.append(type(model)) or plain(name, model))
+    monkeypatch.setattr(
+        engine, "_open", lambda name, model: opened.append(type(model)) or plain(name, model)
+    )
     encoder = load_encoder("tiny")
     final = encoder.encode(images())[:, -tiny.WIDTH :]
     assert bytes not in opened
@@ -115,24 +135,43 @@ def test_projection_is_opened_once_and_not_before_it_is_needed(fetched, monkeypa
 
 def test_file_without_the_projection_is_not_taken_for_one_with_it(fetched, monkeypatch):
     digest = load_encoder("tiny").digest
-    monkeypatch.setitem(catalog.CATALOG, "tiny", dataclasses.replace(catalog.CATALOG["tiny"], projection=None))
+    monkeypatch.setitem(
+        catalog.CATALOG, "tiny", dataclasses.replace(catalog.CATALOG["tiny"], projection=None)
+    )
     assert weights.find("tiny") is None
-    fetched.rename(fetched.with_name(f"tiny.{weights._recipe(catalog.CATALOG['tiny'])}.{fetched.name.split('.')[2]}.onnx"))
-    assert load_encoder("tiny").digest == digest  # the features are the same, and so are the keys of those in the cache
+    fetched.rename(
+        fetched.with_name(
+            f"tiny.{weights._recipe(catalog.CATALOG['tiny'])}.{fetched.name.split('.')[2]}.onnx"
+        )
+    )
+    # the features are the same, and so are the keys of those in the cache
+    assert load_encoder("tiny").digest == digest
 
 
-@pytest.mark.skipif(not list(REAL.glob(f"{CLIP.name}.{weights._recipe(CLIP)}.*.onnx")), reason="the weights of CLIP are not here")
+@pytest.mark.skipif(
+    not list(REAL.glob(f"{CLIP.name}.{weights._recipe(CLIP)}.*.onnx")),
+    reason="the weights of CLIP are not here",
+)
 def test_real_projection_is_that_of_the_published_graph(monkeypatch):
     monkeypatch.delenv("VISVM_CACHE", raising=False)
     encoder = engine.OnnxEncoder(CLIP.name, CLIP.sha256, weights.locate(CLIP.name))
     pictures = np.stack([picture[:224, :224] for picture in load_sample_images().images]) / 255
-    pixels = ((pictures - CLIP.preprocessing.mean) / CLIP.preprocessing.std).transpose(0, 3, 1, 2).astype(np.float32)
+    pixels = (
+        ((pictures - CLIP.preprocessing.mean) / CLIP.preprocessing.std)
+        .transpose(0, 3, 1, 2)
+        .astype(np.float32)
+    )
     projected = encoder.project(encoder.encode(pixels)[:, -768:])
     assert projected.shape == (2, 512)
     # image_embeds of the published file with float32 in place of its int8 products, run whole
-    expected = [[-0.0203, -0.9697, -0.3777, 0.1406, -0.2139, 0.1072], [0.1510, -1.5935, 0.0524, -0.1489, 0.0721, 0.0295]]
+    expected = [
+        [-0.0203, -0.9697, -0.3777, 0.1406, -0.2139, 0.1072],
+        [0.1510, -1.5935, 0.0524, -0.1489, 0.0721, 0.0295],
+    ]
     np.testing.assert_allclose(projected[:, :6], expected, rtol=0, atol=1e-3)
-    np.testing.assert_allclose(np.linalg.norm(projected, axis=1), [10.5580, 11.5963], rtol=0, atol=1e-3)
+    np.testing.assert_allclose(
+        np.linalg.norm(projected, axis=1), [10.5580, 11.5963], rtol=0, atol=1e-3
+    )
 
 
 def test_blocks_and_their_order_are_those_of_the_description(tmp_path):
@@ -140,7 +179,9 @@ def test_blocks_and_their_order_are_those_of_the_description(tmp_path):
     encoder, pixels = load_encoder(str(path)), images()
     first, _, third = np.split(tiny.reference(pixels), 3, axis=1)
     assert encoder.layer_dims == (tiny.WIDTH,) * 2
-    np.testing.assert_allclose(encoder.encode(pixels), np.concatenate([third, first], axis=1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode(pixels), np.concatenate([third, first], axis=1), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_resize_is_size_unless_it_is_given(tmp_path):
@@ -180,7 +221,11 @@ def digest(path):
 def test_digest_depends_on_weights_blocks_and_preprocessing(tmp_path):
     path = tiny.write_encoder(tmp_path)
     digests = [digest(path)]
-    changes = [{"blocks": list(tiny.BLOCKS[:2])}, {"blocks": list(tiny.BLOCKS[::-1])}, {"resize": 12}]
+    changes = [
+        {"blocks": list(tiny.BLOCKS[:2])},
+        {"blocks": list(tiny.BLOCKS[::-1])},
+        {"resize": 12},
+    ]
     for change in [*changes, {"mean": [0.5, 0.5, 0.4]}, {"std": [0.5, 0.4, 0.5]}]:
         describe(path, **change)
         digests.append(digest(path))
@@ -202,7 +247,9 @@ def test_digest_does_not_depend_on_place_or_spelling(tmp_path):
 def write_split(folder):
     """The weights in a file beside the model, as exporters write large ones."""
     path = folder / "split.onnx"
-    onnx.save(tiny.model(), path, save_as_external_data=True, location="split.data", size_threshold=1000)
+    onnx.save(
+        tiny.model(), path, save_as_external_data=True, location="split.data", size_threshold=1000
+    )
     describe(path)
     return path
 
@@ -220,7 +267,9 @@ def test_weights_in_a_file_beside_count_too(tmp_path):
 @pytest.mark.parametrize("content", [None, b"too short"])
 def test_weights_beside_that_are_missing_or_cut(tmp_path, content):
     path = write_split(tmp_path)
-    (tmp_path / "split.data").unlink() if content is None else (tmp_path / "split.data").write_bytes(content)
+    (tmp_path / "split.data").unlink() if content is None else (
+        tmp_path / "split.data"
+    ).write_bytes(content)
     refusal(path, str(path), "export it anew")
 
 
@@ -231,7 +280,20 @@ def test_missing_description(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1, 2]", "3", "null", '"blocks"', "{}", '{"size": 8}', '{"blocks": ["a"]} x', "\x00", "line\nline"]
+    "text",
+    [
+        "",
+        "{",
+        "[1, 2]",
+        "3",
+        "null",
+        '"blocks"',
+        "{}",
+        '{"size": 8}',
+        '{"blocks": ["a"]} x',
+        "\x00",
+        "line\nline",
+    ],
 )
 def test_description_that_is_no_description(tmp_path, text):
     path = tiny.write_encoder(tmp_path)
@@ -248,7 +310,9 @@ def test_description_that_is_no_text(tmp_path):
     refusal(path, f"{path}.json", "must be JSON", "correct it")
 
 
-@pytest.mark.parametrize("blocks", [[], "block_1", 3, ["block_1", 2], [["block_1"]], {"block_1": 1}])
+@pytest.mark.parametrize(
+    "blocks", [[], "block_1", 3, ["block_1", 2], [["block_1"]], {"block_1": 1}]
+)
 def test_blocks_that_are_no_names(tmp_path, blocks):
     path = write_model(tmp_path, blocks=blocks)
     refusal(path, f"'blocks' in {path}.json", "tensor names", repr(blocks), "correct it")
@@ -263,8 +327,22 @@ BAD = [
     *({"size": None}, {"mean": None}, {"std": None}),
     *({"size": value} for value in (0, -8, "8", 8.5, [8], 11, float("inf"), float("nan"))),
     *({"resize": value} for value in (0, tiny.SIDE - 1, "big", 9.5, {})),
-    *({"mean": value} for value in (0.5, [0.5, 0.5], [0.5] * 4, ["a", "b", "c"], "abc", [float("nan")] * 3, [10**400] * 3)),
-    *({"std": value} for value in ([0.5, 0.5, 0.0], [0.5, -0.5, 0.5], [float("inf")] * 3, [None] * 3)),
+    *(
+        {"mean": value}
+        for value in (
+            0.5,
+            [0.5, 0.5],
+            [0.5] * 4,
+            ["a", "b", "c"],
+            "abc",
+            [float("nan")] * 3,
+            [10**400] * 3,
+        )
+    ),
+    *(
+        {"std": value}
+        for value in ([0.5, 0.5, 0.0], [0.5, -0.5, 0.5], [float("inf")] * 3, [None] * 3)
+    ),
     {"rezise": 9},
 ]
 
@@ -280,7 +358,9 @@ def test_size_that_the_graph_does_not_take(tmp_path):
     refusal(path, str(path), "9 × 9", "correct size")
 
 
-@pytest.mark.parametrize("content", [b"", b"no ONNX", b"\x89PNG\r\n\x1a\n" + bytes(100), b"<html>\n</html>"])
+@pytest.mark.parametrize(
+    "content", [b"", b"no ONNX", b"\x89PNG\r\n\x1a\n" + bytes(100), b"<html>\n</html>"]
+)
 def test_file_that_is_no_onnx(tmp_path, content):
     path = tiny.write_encoder(tmp_path)
     path.write_bytes(content)
@@ -294,7 +374,9 @@ def test_file_that_was_cut(tmp_path):
 
 
 def test_file_that_is_missing(tmp_path):
-    refusal(tmp_path / "none.onnx", f"{tmp_path / 'none.onnx'} must be an ONNX file", "correct the path")
+    refusal(
+        tmp_path / "none.onnx", f"{tmp_path / 'none.onnx'} must be an ONNX file", "correct the path"
+    )
     (tmp_path / "folder.onnx").mkdir()
     refusal(tmp_path / "folder.onnx", "must be an ONNX file", "correct the path")
 
@@ -312,12 +394,16 @@ def half_precision(model):
 
 
 def second_input(model):
-    model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, ["n", 1, tiny.WIDTH]))
+    model.graph.input.append(
+        helper.make_tensor_value_info("more", TensorProto.FLOAT, ["n", 1, tiny.WIDTH])
+    )
     model.graph.node[1].output[0] = "before"
     model.graph.node.insert(2, helper.make_node("Add", ["before", "more"], ["block_1"]))
 
 
-@pytest.mark.parametrize("change", [unknown_operation, one_image_only, half_precision, second_input])
+@pytest.mark.parametrize(
+    "change", [unknown_operation, one_image_only, half_precision, second_input]
+)
 def test_model_that_cannot_be_used(tmp_path, change):
     path = write_model(tmp_path, change)
     refusal(path, f"{path} must", "export it")
@@ -339,7 +425,8 @@ def test_damaged_files_give_features_or_one_line(tmp_path, capfd):
     for _ in range(200):
         content = bytearray(whole)
         for place in generator.integers(1, 500, size=2):
-            content[-place] = generator.integers(256)  # names, shapes and the version are at the end
+            # names, shapes and the version are at the end
+            content[-place] = generator.integers(256)
         path.write_bytes(content)
         try:
             load_encoder(str(path))
@@ -360,19 +447,26 @@ def test_name_that_is_no_text_is_refused_in_silence(tmp_path, capfd):
 
 @pytest.mark.parametrize("name", ["nobody", "dinov2", "DINOV2-S14", "tiny.ONNX", "a/b/c", "x\0y"])
 def test_unknown_name(name):
-    refusal(name, "dinov2-s14", "clip-b16-openai", ".onnx", "transformers", repr(name), "correct it")
+    refusal(
+        name, "dinov2-s14", "clip-b16-openai", ".onnx", "transformers", repr(name), "correct it"
+    )
 
 
 def test_file_of_an_unknown_user():
     refusal("~no such user/x.onnx", "~no such user", "correct the path")
 
 
-@pytest.mark.skipif(not list(REAL.glob(f"{DINO.name}.{weights._recipe(DINO)}.*.onnx")), reason="DINOv2's weights are not here")
+@pytest.mark.skipif(
+    not list(REAL.glob(f"{DINO.name}.{weights._recipe(DINO)}.*.onnx")),
+    reason="DINOv2's weights are not here",
+)
 def test_real_projection_of_dinov2_is_a_layer_norm_with_gain_and_bias(monkeypatch):
     monkeypatch.delenv("VISVM_CACHE", raising=False)
     encoder = engine.OnnxEncoder(DINO.name, DINO.sha256, weights.locate(DINO.name))
     final = np.random.default_rng(0).normal(size=(500, 384)).astype(np.float32)
-    normed = (final - final.mean(axis=1, keepdims=True)) / np.sqrt(final.var(axis=1, keepdims=True) + 1e-6)
+    normed = (final - final.mean(axis=1, keepdims=True)) / np.sqrt(
+        final.var(axis=1, keepdims=True) + 1e-6
+    )
     projected = encoder.project(final)
     for column in range(0, 384, 50):
         gain, bias = np.polyfit(normed[:, column], projected[:, column], 1)

@@ -23,7 +23,9 @@ class Block(torch.nn.Module):
         super().__init__()
         self.ln_1, self.ln_2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
         self.attn = torch.nn.MultiheadAttention(width, heads, batch_first=True)
-        self.mlp = torch.nn.ModuleDict({"c_fc": torch.nn.Linear(width, 3 * width), "c_proj": torch.nn.Linear(3 * width, width)})
+        self.mlp = torch.nn.ModuleDict(
+            {"c_fc": torch.nn.Linear(width, 3 * width), "c_proj": torch.nn.Linear(3 * width, width)}
+        )
         self.quick = quick
 
     def forward(self, x):
@@ -53,7 +55,10 @@ class Visual(torch.nn.Module):
 
     def forward(self, pixels):
         x = self.conv1(pixels).flatten(2).transpose(1, 2)
-        x = torch.cat([self.class_embedding.expand(len(x), 1, -1), x], dim=1) + self.positional_embedding
+        x = (
+            torch.cat([self.class_embedding.expand(len(x), 1, -1), x], dim=1)
+            + self.positional_embedding
+        )
         x = self.ln_pre(x)
         taken = []
         for block in self.transformer["resblocks"]:
@@ -65,7 +70,11 @@ class Visual(torch.nn.Module):
 def state_of(visual):
     """A checkpoint's state dict, with something of the text tower in it."""
     state = {f"visual.{key}": value for key, value in visual.state_dict().items()}
-    return {**state, "logit_scale": torch.tensor(4.6), "transformer.resblocks.0.ln_1.weight": torch.ones(8)}
+    return {
+        **state,
+        "logit_scale": torch.tensor(4.6),
+        "transformer.resblocks.0.ln_1.weight": torch.ones(8),
+    }
 
 
 def write(state, path, config=None):
@@ -102,7 +111,9 @@ def test_features_are_those_of_a_plain_transformer(file, pixels, tmp_path):
     encoder: Encoder = load_checkpoint(write(state_of(visual), tmp_path / file))
     np.testing.assert_allclose(encoder.encode(pixels), expected_of(visual, pixels), atol=1e-4)
     assert encoder.layer_dims == (WIDTH,) * DEPTH
-    assert encoder.preprocessing == Preprocessing(size=SIZE, resize=SIZE, mean=CLIP_MEAN, std=CLIP_STD)
+    assert encoder.preprocessing == Preprocessing(
+        size=SIZE, resize=SIZE, mean=CLIP_MEAN, std=CLIP_STD
+    )
     assert encoder.name == str(tmp_path / file)
 
 
@@ -112,7 +123,9 @@ def projected_by(encoder, pixels):
 
 def test_projection_is_that_of_a_plain_transformer(pixels, tmp_path):
     visual = Visual()
-    projected = projected_by(load_checkpoint(write(state_of(visual), tmp_path / "model.pt")), pixels)
+    projected = projected_by(
+        load_checkpoint(write(state_of(visual), tmp_path / "model.pt")), pixels
+    )
     with torch.no_grad():
         expected = visual.ln_post(visual(torch.tensor(pixels))[:, -WIDTH:]) @ visual.proj
     assert projected.shape == (3, 16)
@@ -132,14 +145,20 @@ def test_projection_is_that_of_a_plain_transformer(pixels, tmp_path):
         ({}, {"global_average_pool": True}, "visual_projection"),
     ],
 )
-def test_projection_that_the_checkpoint_does_not_hold_is_refused(changes, vision, part, pixels, tmp_path):
+def test_projection_that_the_checkpoint_does_not_hold_is_refused(
+    changes, vision, part, pixels, tmp_path
+):
     whole = load_checkpoint(write(state_of(Visual()), tmp_path / "whole.pt"))
     state = state_of(Visual()) | {f"visual.{key}": value for key, value in changes.items()}
     state = {key: value for key, value in state.items() if value is not None}
-    encoder = load_checkpoint(write(state, tmp_path / "model.pt", {"model_cfg": {"vision_cfg": vision}}))
+    encoder = load_checkpoint(
+        write(state, tmp_path / "model.pt", {"model_cfg": {"vision_cfg": vision}})
+    )
     assert encoder.digest == whole.digest
     np.testing.assert_array_equal(encoder.encode(pixels), whole.encode(pixels))
-    with pytest.raises(WeightsError, match=f"the weights must hold {part}, finite, to project features") as error:
+    with pytest.raises(
+        WeightsError, match=f"the weights must hold {part}, finite, to project features"
+    ) as error:
         projected_by(encoder, pixels)
     assert "\n" not in str(error.value)
 
@@ -158,14 +177,22 @@ def test_quick_gelu_when_the_config_says_so(pixels, tmp_path):
 
 def test_head_width_from_the_config(pixels, tmp_path):
     visual = Visual(head=32)
-    path = write(state_of(visual), tmp_path / "model.pt", {"model_cfg": {"vision_cfg": {"head_width": 32}}})
-    np.testing.assert_allclose(load_checkpoint(path).encode(pixels), expected_of(visual, pixels), atol=1e-4)
+    path = write(
+        state_of(visual), tmp_path / "model.pt", {"model_cfg": {"vision_cfg": {"head_width": 32}}}
+    )
+    np.testing.assert_allclose(
+        load_checkpoint(path).encode(pixels), expected_of(visual, pixels), atol=1e-4
+    )
 
 
 def test_preprocessing_from_the_config(tmp_path):
-    config = {"preprocess_cfg": {"mean": [0.5, 0.5, 0.4], "std": [0.1, 0.2, 0.3], "size": [SIZE, SIZE]}}
+    config = {
+        "preprocess_cfg": {"mean": [0.5, 0.5, 0.4], "std": [0.1, 0.2, 0.3], "size": [SIZE, SIZE]}
+    }
     path = write(state_of(Visual()), tmp_path / "model.pt", config)
-    assert load_checkpoint(path).preprocessing == Preprocessing(size=SIZE, resize=SIZE, mean=(0.5, 0.5, 0.4), std=(0.1, 0.2, 0.3))
+    assert load_checkpoint(path).preprocessing == Preprocessing(
+        size=SIZE, resize=SIZE, mean=(0.5, 0.5, 0.4), std=(0.1, 0.2, 0.3)
+    )
 
 
 def test_wrapped_and_half_precision_checkpoints(pixels, tmp_path):
@@ -176,7 +203,13 @@ def test_wrapped_and_half_precision_checkpoints(pixels, tmp_path):
     assert other.digest == plain.digest
     np.testing.assert_array_equal(other.encode(pixels), plain.encode(pixels))
     rounded = Visual()
-    rounded.load_state_dict({key.removeprefix("visual."): value.float() for key, value in state.items() if "visual." in key})
+    rounded.load_state_dict(
+        {
+            key.removeprefix("visual."): value.float()
+            for key, value in state.items()
+            if "visual." in key
+        }
+    )
     np.testing.assert_allclose(plain.encode(pixels), expected_of(rounded, pixels), atol=1e-4)
 
 
@@ -190,7 +223,10 @@ def test_converted_weights_are_those_of_transformers(tmp_path):
 
 
 def test_loading_draws_nothing_from_the_global_generator(tmp_path, capfd):
-    path = write({key: value for key, value in state_of(Visual()).items() if "ln_post" not in key}, tmp_path / "model.pt")
+    path = write(
+        {key: value for key, value in state_of(Visual()).items() if "ln_post" not in key},
+        tmp_path / "model.pt",
+    )
     seed = torch.random.get_rng_state()
     assert load_checkpoint(path).digest == load_checkpoint(path).digest
     assert torch.equal(torch.random.get_rng_state(), seed)
@@ -198,7 +234,14 @@ def test_loading_draws_nothing_from_the_global_generator(tmp_path, capfd):
 
 
 OUTER = ["conv1.weight", "class_embedding", "positional_embedding", "ln_pre.bias"]
-INNER = ["ln_1.weight", "attn.in_proj_weight", "attn.in_proj_bias", "attn.out_proj.weight", "ln_2.bias", "mlp.c_fc.weight"]
+INNER = [
+    "ln_1.weight",
+    "attn.in_proj_weight",
+    "attn.in_proj_bias",
+    "attn.out_proj.weight",
+    "ln_2.bias",
+    "mlp.c_fc.weight",
+]
 
 
 @pytest.mark.parametrize("key", OUTER + [f"transformer.resblocks.2.{part}" for part in INNER])
@@ -212,22 +255,50 @@ def test_other_architectures_are_refused(tmp_path):
     state = state_of(Visual())
     gamma = {**state, "visual.transformer.resblocks.0.ls_1.gamma": torch.ones(WIDTH)}
     refused(
-        EncoderError, r"plain CLIP vision transformer of open_clip, but it has visual\..*ls_1", write(gamma, tmp_path / "a.pt")
+        EncoderError,
+        r"plain CLIP vision transformer of open_clip, but it has visual\..*ls_1",
+        write(gamma, tmp_path / "a.pt"),
     )
     timm = {"visual.trunk.patch_embed.proj.weight": torch.ones(2)}
     refused(EncoderError, r"but it has visual\.trunk", write(timm, tmp_path / "b.pt"))
-    refused(WeightsError, r"must hold visual\.conv1\.weight", write({"logit_scale": torch.ones(1)}, tmp_path / "c.pt"))
+    refused(
+        WeightsError,
+        r"must hold visual\.conv1\.weight",
+        write({"logit_scale": torch.ones(1)}, tmp_path / "c.pt"),
+    )
     blockless = {key: value for key, value in state.items() if "visual.transformer" not in key}
-    refused(WeightsError, r"must hold visual\.transformer\.resblocks, but has none", write(blockless, tmp_path / "d.pt"))
+    refused(
+        WeightsError,
+        r"must hold visual\.transformer\.resblocks, but has none",
+        write(blockless, tmp_path / "d.pt"),
+    )
     flat = {**state, "visual.conv1.weight": torch.ones(3)}
-    refused(WeightsError, r"visual\.conv1\.weight must be a tensor of 4 dimensions", write(flat, tmp_path / "h.pt"))
+    refused(
+        WeightsError,
+        r"visual\.conv1\.weight must be a tensor of 4 dimensions",
+        write(flat, tmp_path / "h.pt"),
+    )
     number = {**state, "visual.ln_pre.bias": 3}
-    refused(WeightsError, r"visual\.ln_pre\.bias must be a tensor", write(number, tmp_path / "i.pt"))
+    refused(
+        WeightsError, r"visual\.ln_pre\.bias must be a tensor", write(number, tmp_path / "i.pt")
+    )
     cut = {**state, "visual.transformer.resblocks.0.attn.in_proj_bias": torch.ones(7)}
-    refused(WeightsError, r"rows for queries, keys and values, got \(7,\)", write(cut, tmp_path / "e.pt"))
+    refused(
+        WeightsError,
+        r"rows for queries, keys and values, got \(7,\)",
+        write(cut, tmp_path / "e.pt"),
+    )
     # H, g and G have heads of other widths than 64: not to be guessed
-    refused(EncoderError, r"width of a head must be known", write(state_of(Visual(width=1280)), tmp_path / "f.pt"))
-    refused(EncoderError, r"divide 96, got 64", write(state_of(Visual(width=96, head=32)), tmp_path / "g.pt"))
+    refused(
+        EncoderError,
+        r"width of a head must be known",
+        write(state_of(Visual(width=1280)), tmp_path / "f.pt"),
+    )
+    refused(
+        EncoderError,
+        r"divide 96, got 64",
+        write(state_of(Visual(width=96, head=32)), tmp_path / "g.pt"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -249,11 +320,16 @@ def test_files_that_are_no_checkpoint(tmp_path):
     refused(WeightsError, "must be a file, but there is none", tmp_path / "nowhere.pt")
     for file in ("text.pt", "text.safetensors"):
         (tmp_path / file).write_text("no weights")
-        refused(WeightsError, "must be a file of weights without code, but cannot be read", tmp_path / file)
+        refused(
+            WeightsError,
+            "must be a file of weights without code, but cannot be read",
+            tmp_path / file,
+        )
     whole = write(state_of(Visual()), tmp_path / "half.pt").read_bytes()
     (tmp_path / "half.pt").write_bytes(whole[: len(whole) // 2])
     refused(WeightsError, "cannot be read", tmp_path / "half.pt")
-    refused(WeightsError, "cannot be read", write(Visual(), tmp_path / "code.pt"))  # a pickled object would run code
+    # a pickled object would run code
+    refused(WeightsError, "cannot be read", write(Visual(), tmp_path / "code.pt"))
     refused(WeightsError, "must hold a state dict, got list", write([1, 2], tmp_path / "list.pt"))
     path = write(state_of(Visual()), tmp_path / "model.pt")
     path.with_name("open_clip_config.json").write_text("{")

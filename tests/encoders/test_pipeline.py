@@ -68,7 +68,9 @@ def photos(folder, n=40):
 
 
 def slow_reference(files, encoder, transform):
-    return np.concatenate([encoder.encode(decode(file.read_bytes(), transform)[None]) for file in files])
+    return np.concatenate(
+        [encoder.encode(decode(file.read_bytes(), transform)[None]) for file in files]
+    )
 
 
 def encode(files, encoder, cache=None, kind="crop", progress=lambda done, total: None):
@@ -91,10 +93,18 @@ def test_features_are_those_of_one_file_after_the_other(tmp_path, encoder, cache
 def test_stream_gives_every_file_in_order(tmp_path, encoder, cache):
     files = photos(tmp_path / "photos")
     files[3:3] = [tmp_path / "none.png"]
-    outcomes = [outcome for some in encode_stream(files, encoder, transform_of(encoder), cache) for outcome in some]
-    named = [outcome.path if isinstance(outcome, Unreadable) else outcome[0] for outcome in outcomes]
+    outcomes = [
+        outcome
+        for some in encode_stream(files, encoder, transform_of(encoder), cache)
+        for outcome in some
+    ]
+    named = [
+        outcome.path if isinstance(outcome, Unreadable) else outcome[0] for outcome in outcomes
+    ]
     assert named == [str(file) for file in files]
-    assert [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Unreadable)] == [3]
+    assert [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Unreadable)] == [
+        3
+    ]
 
 
 def test_order_is_kept_when_decoding_takes_different_times(tmp_path, encoder, monkeypatch):
@@ -182,8 +192,20 @@ def broken_files(folder, good):
     (folder / "text.jpg").write_text("no picture")
     (folder / "cut.png").write_bytes(good.read_bytes()[:200])
     (folder / "dangling.png").symlink_to(folder / "gone")
-    words = {"folder.jpg": "directory", "empty.png": "empty", "text.jpg": "not an image", "cut.png": "truncated"}
-    return {folder / name: word for name, word in {**words, "dangling.png": "No such file", "none.png": "No such file"}.items()}
+    words = {
+        "folder.jpg": "directory",
+        "empty.png": "empty",
+        "text.jpg": "not an image",
+        "cut.png": "truncated",
+    }
+    return {
+        folder / name: word
+        for name, word in {
+            **words,
+            "dangling.png": "No such file",
+            "none.png": "No such file",
+        }.items()
+    }
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -265,7 +287,9 @@ def test_few_images_are_decoded_ahead(tmp_path, encoder, monkeypatch):
 
     monkeypatch.setattr(pipeline, "decode", count)
     consumed = 0
-    for place, outcomes in enumerate(encode_stream(many(tmp_path, 400), encoder, transform_of(encoder), None)):
+    for place, outcomes in enumerate(
+        encode_stream(many(tmp_path, 400), encoder, transform_of(encoder), None)
+    ):
         consumed += len(outcomes)
         if place in (0, 5, 12):
             wait_until_still(lambda: len(decoded))
@@ -277,7 +301,9 @@ def test_few_images_are_decoded_ahead(tmp_path, encoder, monkeypatch):
 def test_stream_over_known_images_yields_before_the_end(tmp_path, encoder, cache):
     files = many(tmp_path, 300)
     encode(files[:1], encoder, cache)
-    lengths = [len(outcomes) for outcomes in encode_stream(files, encoder, transform_of(encoder), cache)]
+    lengths = [
+        len(outcomes) for outcomes in encode_stream(files, encoder, transform_of(encoder), cache)
+    ]
     assert sum(lengths) == 300
     assert max(lengths) <= MOST_AHEAD
 
@@ -321,7 +347,9 @@ def test_stream_that_is_closed_early_reads_no_further(tmp_path, encoder, monkeyp
         return decode(content, transform)
 
     monkeypatch.setattr(pipeline, "decode", count)
-    with closing(encode_stream(many(tmp_path, 1000), encoder, transform_of(encoder), None)) as stream:
+    with closing(
+        encode_stream(many(tmp_path, 1000), encoder, transform_of(encoder), None)
+    ) as stream:
         next(stream)
     after = len(decoded)
     assert after < MOST_AHEAD // 2  # two at a time, while one batch was waited for

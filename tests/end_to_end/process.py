@@ -14,7 +14,14 @@ import httpx
 
 def browser_path():
     """Where a browser is on this machine, or None."""
-    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    return next(
+        (
+            found
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (found := shutil.which(name))
+        ),
+        None,
+    )
 
 
 class Server:
@@ -26,7 +33,17 @@ class Server:
     """
 
     def __init__(self, model, encoder, *options, environment=None):
-        command = [sys.executable, "-m", "visvm.cli", "serve", str(model), "--port", "0", "--encoder", str(encoder)]
+        command = [
+            sys.executable,
+            "-m",
+            "visvm",
+            "serve",
+            str(model),
+            "--port",
+            "0",
+            "--encoder",
+            str(encoder),
+        ]
         if not model.exists():
             command += ["--components", "60", "--ridge", "1"]
         self.process = subprocess.Popen(
@@ -64,7 +81,11 @@ def running(model, encoder, *options, **more):
 
 def teach(client, contents, label):
     """Send photos of one class to be learned; gives the job."""
-    answer = client.post("/api/learn", files=[("images", ("p.png", each)) for each in contents], data={"labels": [label]})
+    answer = client.post(
+        "/api/learn",
+        files=[("images", ("p.png", each)) for each in contents],
+        data={"labels": [label]},
+    )
     assert answer.status_code == 202, answer.text
     return answer.json()["id"]
 

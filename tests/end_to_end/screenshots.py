@@ -1,6 +1,7 @@
 """Screenshots of every view, light and dark, on a phone and on a desktop: ``make screenshots``.
 
-Taught are pictures that come with scikit-learn: pieces of its two photographs, and its handwritten digits.
+Taught are pictures that come with scikit-learn: pieces of its two photographs, and its handwritten
+digits.
 """
 
 import sys
@@ -11,7 +12,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from tests.end_to_end.process import browser_path, running
 from tests.tiny import pieces
-from visvm.digits import digit_pictures
+from visvm.bench.digits import digit_pictures
 
 SIZES = {"desktop": (1200, 800), "phone": (390, 800)}
 SHOWN = {"flower": "flower.jpg", "temple": "china.jpg"}
@@ -24,7 +25,10 @@ def digits(label: str, n: int) -> list[bytes]:
 
 def payload(contents: list[bytes]) -> list[dict]:
     """Files as Playwright gives them to a page."""
-    return [{"name": f"{number}.jpg", "mimeType": "image/jpeg", "buffer": content} for number, content in enumerate(contents, 1)]
+    return [
+        {"name": f"{number}.jpg", "mimeType": "image/jpeg", "buffer": content}
+        for number, content in enumerate(contents, 1)
+    ]
 
 
 def gather(page: Page, contents: list[bytes], label: str) -> None:
@@ -46,7 +50,9 @@ def teach_all(page: Page) -> None:
     sessions = [["flower", "temple"], ["seven", "four"], ["two"]]
     for seed, labels in enumerate(sessions):
         for label in labels:
-            gather(page, pieces(SHOWN[label], 15, seed) if label in SHOWN else digits(label, 15), label)
+            gather(
+                page, pieces(SHOWN[label], 15, seed) if label in SHOWN else digits(label, 15), label
+            )
         learn(page)
 
 
@@ -59,7 +65,8 @@ def shoot(page: Page, folder: Path, kind: str) -> None:
     page.evaluate("document.activeElement.blur()")
     size = page.viewport_size
     whole = page.evaluate("document.documentElement.scrollHeight")
-    page.set_viewport_size({**size, "height": whole})  # not full_page, in which the bar at the bottom would hide what is below it
+    # not full_page, in which the bar at the bottom would hide what is below it
+    page.set_viewport_size({**size, "height": whole})
     page.screenshot(path=folder / f"teach-{kind}.png")
     page.set_viewport_size(size)
     for _ in range(2):
@@ -92,7 +99,9 @@ def main() -> None:
         for size, (width, height) in SIZES.items():
             for scheme in ("light", "dark"):
                 context = browser.new_context(
-                    viewport={"width": width, "height": height}, color_scheme=scheme, device_scale_factor=1.5
+                    viewport={"width": width, "height": height},
+                    color_scheme=scheme,
+                    device_scale_factor=1.5,
                 )
                 view = context.new_page()
                 view.goto(server.address)

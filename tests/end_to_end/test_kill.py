@@ -1,9 +1,10 @@
 """kill -9 at any moment of a session: the file is the model before it or the model after it, and learning goes on.
 
-One helper process imports everything and forks a child for every kill, so that none pays for the start of Python. Each child
-goes on from the file, session by session, and tells when it begins and when it has ended writing. Writing is slowed down to the
-time a large model takes, so that many kills strike there. Sessions learn one folder after the other, so that the model after any
-number of sessions is known.
+One helper process imports everything and forks a child for every kill, so that none pays for the
+start of Python. Each child goes on from the file, session by session, and tells when it begins and
+when it has ended writing. Writing is slowed down to the time a large model takes, so that many
+kills strike there. Sessions learn one folder after the other, so that the model after any number of
+sessions is known.
 """
 
 import os
@@ -18,9 +19,10 @@ import numpy as np
 import pytest
 
 from tests import tiny
-from visvm import ImageClassifier, model_file
+from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.head.scatter import DenseScatter
+from visvm.model import file as model_file
 
 KILLS, WIDTH = 50, 60
 
@@ -29,7 +31,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 HELPER = """
 import io, os, sys, time
 from pathlib import Path
-from visvm import ImageClassifier, model_file
+from visvm import ImageClassifier
+from visvm.model import file as model_file
 from visvm.encoders.loading import load_encoder
 import visvm.encoders.onnx, visvm.head.classifier
 
@@ -114,11 +117,20 @@ class Sequence:
     """What the model is after any number of sessions."""
 
     def __init__(self, path, encoder, folders, pictures):
-        self.model, self.folders, self.pictures = ImageClassifier.load(path, encoder=encoder, cache=False), folders, pictures
+        self.model, self.folders, self.pictures = (
+            ImageClassifier.load(path, encoder=encoder, cache=False),
+            folders,
+            pictures,
+        )
         self.known = {1: self.state(self.model)}
 
     def state(self, model):
-        scores = np.array([[score for _, score in sorted(each.top)] for each in model.predict(self.pictures, raw=True, top=9)])
+        scores = np.array(
+            [
+                [score for _, score in sorted(each.top)]
+                for each in model.predict(self.pictures, raw=True, top=9)
+            ]
+        )
         return model.classes_, model.class_counts_, scores
 
     def after(self, number):
@@ -143,7 +155,8 @@ def folders(tmp_path):
         ("green", "yellow"),
     ]
     return [
-        tiny.write_photos(tmp_path / f"session {number}", classes, n=2, seed=number) for number, classes in enumerate(sessions)
+        tiny.write_photos(tmp_path / f"session {number}", classes, n=2, seed=number)
+        for number, classes in enumerate(sessions)
     ]
 
 
@@ -151,7 +164,9 @@ def folders(tmp_path):
 def helper(tmp_path, folders):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", HELPER, tmp_path / "m.visvm", tmp_path / "tiny.onnx", *folders]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    )
     yield process
     process.stdin.close()
     process.kill()
@@ -184,8 +199,14 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, fold
     first = ImageClassifier(encoder, n_components=WIDTH, cache=False, layers=(1, 3), ridge=1.0)
     first.learn(tiny.write_photos(tmp_path / "base", n=3))
     first.save(path)
-    pictures = sorted(tiny.write_photos(tmp_path / "test", tuple(tiny.COLOURS), n=2, seed=99).rglob("*.png"))
-    sequence, lines, generator = Sequence(path, encoder, folders, pictures), Lines(helper.stdout), np.random.default_rng(0)
+    pictures = sorted(
+        tiny.write_photos(tmp_path / "test", tuple(tiny.COLOURS), n=2, seed=99).rglob("*.png")
+    )
+    sequence, lines, generator = (
+        Sequence(path, encoder, folders, pictures),
+        Lines(helper.stdout),
+        np.random.default_rng(0),
+    )
 
     child, before = start(helper, lines), time.monotonic()
     told = lines.until("end 6")
@@ -193,12 +214,18 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, fold
     told += kill(child, lines)
 
     seen, in_the_middle = 1, 0
-    for moment in [None, *generator.permutation((np.arange(KILLS) + generator.random(KILLS)) / KILLS)]:
+    for moment in [
+        None,
+        *generator.permutation((np.arange(KILLS) + generator.random(KILLS)) / KILLS),
+    ]:
         if moment is not None:
             child = start(helper, lines)
             time.sleep(2 * duration * moment)
             told = kill(child, lines)
-        begun, ended = max(numbers(told, "begin"), default=seen), max(numbers(told, "end"), default=seen)
+        begun, ended = (
+            max(numbers(told, "begin"), default=seen),
+            max(numbers(told, "end"), default=seen),
+        )
         in_the_middle += begun > ended
         model_file.read(path)  # every digest is checked
         model = ImageClassifier.load(path, encoder=encoder, cache=False)
@@ -217,4 +244,5 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, fold
         model.learn(folders[0])
         model.save(path)
     assert len(ImageClassifier.load(path, encoder=encoder, cache=False).history_) == seen + 1
-    assert {each.name for each in Path(tmp_path).glob(".*")} == {f".{path.name}.lock"}  # the killed ones left nothing for ever
+    # the killed ones left nothing for ever
+    assert {each.name for each in Path(tmp_path).glob(".*")} == {f".{path.name}.lock"}

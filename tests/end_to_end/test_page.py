@@ -169,7 +169,9 @@ def ask(page, path):
 
 def row_of(page, label):
     """The row of a class."""
-    return find(page, "class-row").filter(has=page.get_by_test_id("class-name").get_by_text(label, exact=True))
+    return find(page, "class-row").filter(
+        has=page.get_by_test_id("class-name").get_by_text(label, exact=True)
+    )
 
 
 def rename(page, old, new):
@@ -187,7 +189,9 @@ def expect_classes(page, *labels):
 
 def focused(page):
     """The test hook of what has the focus, else the name of its element."""
-    return page.evaluate("document.activeElement.dataset.testid ?? document.activeElement.localName")
+    return page.evaluate(
+        "document.activeElement.dataset.testid ?? document.activeElement.localName"
+    )
 
 
 def tab_to(page, name, key="Tab"):
@@ -196,7 +200,9 @@ def tab_to(page, name, key="Tab"):
         page.keyboard.press(key)
         if focused(page) == name:
             return
-        assert focused(page) == "body" or page.evaluate(FOCUS_IS_SEEN), f"no focus to be seen on {focused(page)}"
+        assert focused(page) == "body" or page.evaluate(FOCUS_IS_SEEN), (
+            f"no focus to be seen on {focused(page)}"
+        )
     pytest.fail(f"{name} cannot be reached by {key}")
 
 
@@ -243,7 +249,8 @@ def test_a_person_teaches_asks_corrects_renames_and_forgets(untaught, visit, pho
 def test_kill_9_within_a_session_leaves_the_photos_on_the_page(place, visit, photos, tmp_path):
     model, many = tmp_path / "m.visvm", tmp_path / "many"
     many.mkdir()
-    Image.new("RGB", (400, 400), tiny.COLOURS["blue"]).save(many / "0.png")  # a small file that takes its time to be decoded
+    # a small file that takes its time to be decoded
+    Image.new("RGB", (400, 400), tiny.COLOURS["blue"]).save(many / "0.png")
     for number in range(1, MANY):
         shutil.copy(many / "0.png", many / f"{number}.png")
     with running(model, place / "tiny.onnx") as server:
@@ -273,7 +280,9 @@ def test_whoever_begins_with_little_is_asked_first(untaught, visit, photos):
     page = visit(untaught)
     gather(page, photos["red"], "red")
     find(page, "learn").click()
-    expect(page.locator("dialog")).to_contain_text("Two or more classes with five or more photos each")
+    expect(page.locator("dialog")).to_contain_text(
+        "Two or more classes with five or more photos each"
+    )
     page.keyboard.press("Escape")
     expect(find(page, "group-label")).to_have_value("red")
     find(page, "learn").click()
@@ -296,13 +305,17 @@ def test_a_folder_names_its_classes(taught, visit, place):
     page = visit(taught)
     find(page, "input-folder").set_input_files(place / "shown")
     expect(find(page, "group")).to_have_count(4)
-    assert sorted(each.input_value() for each in find(page, "group-label").all()) == sorted(tiny.COLOURS)
+    assert sorted(each.input_value() for each in find(page, "group-label").all()) == sorted(
+        tiny.COLOURS
+    )
     expect(page.locator("#teach-summary")).to_have_text("24 photos in 4 classes")
 
 
 def test_photos_are_dropped_and_pasted(taught, visit, photos, asked):
     page = visit(taught)
-    page.dispatch_event('[data-testid="drop-teach"]', "drop", {"dataTransfer": carried(page, photos["red"])})
+    page.dispatch_event(
+        '[data-testid="drop-teach"]', "drop", {"dataTransfer": carried(page, photos["red"])}
+    )
     expect(find(page, "group")).to_contain_text("6 photos")
     show(page, "ask")
     for colour, event in (("green", "paste"), ("blue", "drop")):
@@ -327,7 +340,8 @@ def test_classes_are_put_together_and_photos_taken_out(untaught, visit, photos):
         page.locator("#take-out").set_input_files(chosen)
         page.get_by_role("button", name="Take them out").click()
         expect(row_of(page, "red").get_by_test_id("class-count")).to_have_text(count)
-    expect(row_of(page, "red").get_by_role("alert")).to_be_visible()  # blue photos were never learned as red
+    # blue photos were never learned as red
+    expect(row_of(page, "red").get_by_role("alert")).to_be_visible()
 
 
 def test_classes_that_are_numbers_are_renamed_and_forgotten_too(place, visit, photos, tmp_path):
@@ -343,7 +357,9 @@ def test_classes_that_are_numbers_are_renamed_and_forgotten_too(place, visit, ph
         row_of(page, "11").get_by_test_id("forget").click()
         find(page, "forget-confirm").click()
         expect(find(page, "class-row")).to_have_count(11)
-        assert {label for label, _ in ask(page, several[0])} <= {str(number) for number in (*range(1, 11), 70)}
+        assert {label for label, _ in ask(page, several[0])} <= {
+            str(number) for number in (*range(1, 11), 70)
+        }
 
 
 def test_two_browsers_see_each_others_classes(untaught, visit, photos):
@@ -364,17 +380,25 @@ def test_two_browsers_see_each_others_classes(untaught, visit, photos):
     expect(find(third, "result")).to_contain_text("New: blue")
     expect(find(one, "result")).to_contain_text("New: yellow")
     expect(find(other, "class-row")).to_have_count(4)
-    expect(find(other, "rename-input")).to_have_value("crimson")  # what is being typed was left alone
+    # what is being typed was left alone
+    expect(find(other, "rename-input")).to_have_value("crimson")
     expect(find(other, "rename-input")).to_be_focused()
     find(other, "rename-save").click()
     show(one, "classes")
     expect_classes(one, "blue", "crimson", "green", "yellow")
 
 
-def test_labels_are_shown_as_text_and_a_whole_session_leaves_no_error(untaught, visit, photos, asked):
+def test_labels_are_shown_as_text_and_a_whole_session_leaves_no_error(
+    untaught, visit, photos, asked
+):
     image, script = "<img src=x onerror=window.ran=1>", '"><script>window.ran=1</script>'
     page, errors = visit(untaught), []
-    page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            errors.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     page.reload()
     result = teach(page, {image: photos["red"], "green": photos["green"]})
     expect(result).to_contain_text(image)
@@ -439,7 +463,9 @@ def test_everything_is_done_by_keyboard(untaught, visit, photos, asked):
     expect(find(page, "forget-cancel")).to_be_focused()
     for _ in range(8):
         press("Tab")
-        assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('dialog')")
+        assert page.evaluate(
+            "document.activeElement === document.body || !!document.activeElement.closest('dialog')"
+        )
     press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
     expect(row_of(page, "blue").get_by_test_id("forget")).to_be_focused()
@@ -462,7 +488,9 @@ def test_errors_are_told_where_they_happen(untaught, visit, photos, asked, tmp_p
     page = visit(untaught)
 
     find(page, "input-photos").set_input_files([note, photos["red"][0]])
-    expect(page.locator("#teach-drop-error").get_by_role("alert")).to_contain_text("not photos: note.txt")
+    expect(page.locator("#teach-drop-error").get_by_role("alert")).to_contain_text(
+        "not photos: note.txt"
+    )
     expect(find(page, "group")).to_contain_text("1 photo")
     find(page, "learn").click()
     expect(find(page, "group").get_by_role("alert")).to_have_text("Please type a name.")
@@ -473,7 +501,9 @@ def test_errors_are_told_where_they_happen(untaught, visit, photos, asked, tmp_p
     gather(page, broken, "red")
     find(page, "learn").click()
     find(page, "learn-anyway").click()
-    expect(find(page, "teach-error")).to_contain_text("every file must be an image; 1 cannot be read: broken.png (")
+    expect(find(page, "teach-error")).to_contain_text(
+        "every file must be an image; 1 cannot be read: broken.png ("
+    )
     expect(find(page, "group")).to_have_count(2)  # nothing was lost
 
     show(page, "ask")
@@ -500,7 +530,9 @@ def test_errors_are_told_where_they_happen(untaught, visit, photos, asked, tmp_p
 
 def test_a_token_is_asked_for_until_it_is_the_right_one(place, visit, photos, asked, tmp_path):
     with running(
-        tmp_path / "m.visvm", place / "tiny.onnx", environment={"VISVM_TOKEN": TOKEN, "VISVM_READ_TOKEN": READ_TOKEN}
+        tmp_path / "m.visvm",
+        place / "tiny.onnx",
+        environment={"VISVM_TOKEN": TOKEN, "VISVM_READ_TOKEN": READ_TOKEN},
     ) as server:
         page = visit(server)
         expect(find(page, "token-dialog")).to_contain_text("This server asks for a token")
@@ -577,14 +609,18 @@ def test_every_fifth_photo_is_kept_in_this_browser_to_test_with(untaught, visit,
     page = visit(untaught)
     find(page, "keep-test").check()
     result = teach(page, {"red": photos["red"], "green": photos["green"]})
-    expect(result).to_contain_text(re.compile(r"2 new classes, 10 photos.*Accuracy on your 2 test photos: \d+ %\."))
+    expect(result).to_contain_text(
+        re.compile(r"2 new classes, 10 photos.*Accuracy on your 2 test photos: \d+ %\.")
+    )
     expect(page.locator("#kept-count")).to_have_text("This browser keeps 2 test photos.")
     page.reload()
     expect(page.locator("#kept-count")).to_have_text("This browser keeps 2 test photos.")
     find(page, "keep-test").check()
     result = teach(page, {"blue": photos["blue"]})
     expect(result).to_contain_text(
-        re.compile(r"Accuracy on your 3 test photos: \d+ %\. On the classes it knew: \d+ %, before \d+ %\.")
+        re.compile(
+            r"Accuracy on your 3 test photos: \d+ %\. On the classes it knew: \d+ %, before \d+ %\."
+        )
     )
     show(page, "history")
     expect(find(page, "history-item").first).to_contain_text("Accuracy on your 3 test photos")
@@ -603,11 +639,17 @@ def test_every_fifth_photo_is_kept_in_this_browser_to_test_with(untaught, visit,
 def test_the_page_answers_as_the_command_does(taught, visit, visvm, place, asked):
     page = visit(taught)
     for colour in ("red", "green", "blue", "yellow"):
-        code, out, _ = visvm("predict", place / "taught.visvm", asked[colour], "--json", "--no-cache", "--quiet")
+        code, out, _ = visvm(
+            "predict", place / "taught.visvm", asked[colour], "--json", "--no-cache", "--quiet"
+        )
         assert code == 0
         told = [(each["label"], each["score"]) for each in json.loads(out)["top"]]
         answered = ask(page, asked[colour])
         assert [label for label, _ in answered] == [label for label, _ in told]
-        assert [score for _, score in answered] == pytest.approx([score for _, score in told], abs=1e-5)
-        shown = [float(text.strip("< %")) for text in page.locator(".answer-score").all_inner_texts()]
+        assert [score for _, score in answered] == pytest.approx(
+            [score for _, score in told], abs=1e-5
+        )
+        shown = [
+            float(text.strip("< %")) for text in page.locator(".answer-score").all_inner_texts()
+        ]
         assert shown == pytest.approx([100 * score for _, score in told], abs=1)

@@ -36,7 +36,10 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
     model, acknowledged, chance = tmp_path / "m.visvm", [], random.Random(0)
     for round_ in range(KILLS):
         server = Server(model, place / "tiny.onnx")
-        killer = threading.Timer(chance.uniform(0.05, 1.0), lambda running=server: running.process.send_signal(signal.SIGKILL))
+        killer = threading.Timer(
+            chance.uniform(0.05, 1.0),
+            lambda running=server: running.process.send_signal(signal.SIGKILL),
+        )
         with server.client() as client:
             known = {each["label"] for each in client.get("/api/model").json()["classes"]}
             assert set(acknowledged) <= known, "an acknowledged session was lost"
@@ -52,11 +55,16 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
                 pass
         killer.join()
         server.kill()
-        assert {each.name for each in tmp_path.iterdir()} <= {"m.visvm", ".m.visvm.lock", ".m.visvm.part"}
+        assert {each.name for each in tmp_path.iterdir()} <= {
+            "m.visvm",
+            ".m.visvm.lock",
+            ".m.visvm.part",
+        }
     assert len(acknowledged) > KILLS
     kept = ImageClassifier.load(model).classes_
     assert set(acknowledged) <= set(kept)
-    assert len(kept) <= len(acknowledged) + KILLS  # at most the one of each round that was written and not yet told
+    # at most the one of each round that was written and not yet told
+    assert len(kept) <= len(acknowledged) + KILLS
 
 
 def test_questions_are_answered_while_a_session_is_learned(place, contents, tmp_path):
@@ -67,7 +75,9 @@ def test_questions_are_answered_while_a_session_is_learned(place, contents, tmp_
         def keep_asking():
             with server.client() as own:
                 while not stop.is_set():
-                    statuses.append(own.post("/api/predict", files={"images": contents[0]}).status_code)
+                    statuses.append(
+                        own.post("/api/predict", files={"images": contents[0]}).status_code
+                    )
 
         askers = [threading.Thread(target=keep_asking) for _ in range(4)]
         for asker in askers:
@@ -86,14 +96,19 @@ def test_what_nobody_waits_for_any_more_is_not_learned(place, contents, tmp_path
     Image.effect_noise((3000, 3000), 90).save(large, "PNG")  # which takes its time to be looked at
     with running(tmp_path / "m.visvm", place / "tiny.onnx") as server, server.client() as client:
         end_of(client, teach(client, contents, "red"))
-        asked = client.build_request("POST", "/api/learn", files={"images": large.getvalue()}, data={"labels": ["ghost"]})
+        asked = client.build_request(
+            "POST", "/api/learn", files={"images": large.getvalue()}, data={"labels": ["ghost"]}
+        )
         head = "".join(f"{name}: {value}\r\n" for name, value in asked.headers.items())
         with socket.create_connection(("127.0.0.1", int(server.port))) as connection:
             connection.sendall(f"POST /api/learn HTTP/1.1\r\n{head}\r\n".encode() + asked.read())
         end_of(client, teach(client, contents, "green"))
         until = time.monotonic() + 3
         while time.monotonic() < until:
-            assert [each["label"] for each in client.get("/api/model").json()["classes"]] == ["green", "red"]
+            assert [each["label"] for each in client.get("/api/model").json()["classes"]] == [
+                "green",
+                "red",
+            ]
             time.sleep(0.2)
 
 
@@ -111,7 +126,13 @@ def test_ctrl_c_ends_it_in_good_order(place, contents, tmp_path, number):
 
 def test_a_token_is_taken_from_the_environment(place, tmp_path):
     token = "a-long-and-random-word"
-    with running(tmp_path / "m.visvm", place / "tiny.onnx", "--host", "0.0.0.0", environment={"VISVM_TOKEN": token}) as server:
+    with running(
+        tmp_path / "m.visvm",
+        place / "tiny.onnx",
+        "--host",
+        "0.0.0.0",
+        environment={"VISVM_TOKEN": token},
+    ) as server:
         address = f"http://127.0.0.1:{server.port}/api/model"
         assert httpx.get(address).status_code == 401
         assert httpx.get(address, headers={"Authorization": f"Bearer {token}"}).status_code == 200
@@ -129,7 +150,9 @@ def test_a_token_is_taken_from_the_environment(place, tmp_path):
         (["--port", "99999"], {}, ["port"]),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_line(visvm, monkeypatch, place, tmp_path, options, environment, words):
+def test_what_cannot_be_served_is_told_in_one_line(
+    visvm, monkeypatch, place, tmp_path, options, environment, words
+):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     given = [] if "--encoder" in options else ["--encoder", place / "tiny.onnx"]
@@ -144,7 +167,14 @@ def test_a_port_that_is_taken_is_told(visvm, place, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        code, _, err = visvm("serve", tmp_path / "m.visvm", "--encoder", place / "tiny.onnx", "--port", taken.getsockname()[1])
+        code, _, err = visvm(
+            "serve",
+            tmp_path / "m.visvm",
+            "--encoder",
+            place / "tiny.onnx",
+            "--port",
+            taken.getsockname()[1],
+        )
     assert code == 2
     assert "--port" in err
     assert len(err.splitlines()) == 1
@@ -154,14 +184,21 @@ def test_a_port_that_is_taken_is_told(visvm, place, tmp_path):
 def test_uploads_leave_nothing_behind(place, contents, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    with running(tmp_path / "m.visvm", place / "tiny.onnx", environment={"TMPDIR": str(temporary)}) as server:
+    with running(
+        tmp_path / "m.visvm", place / "tiny.onnx", environment={"TMPDIR": str(temporary)}
+    ) as server:
         with server.client() as client:
             large = contents[0] + b"\0" * (3 << 20)  # more than is held in memory
             assert end_of(client, teach(client, [large, large], "red"))["state"] == "done"
             time.sleep(0.2)
         open_files = [
-            os.readlink(f"/proc/{server.process.pid}/fd/{each}") for each in os.listdir(f"/proc/{server.process.pid}/fd")
+            os.readlink(f"/proc/{server.process.pid}/fd/{each}")
+            for each in os.listdir(f"/proc/{server.process.pid}/fd")
         ]
         assert not [each for each in open_files if str(tmp_path) in each and "deleted" in each]
         assert sum(each.stat().st_size for each in temporary.rglob("*")) < 1 << 20
-        assert {each.name for each in tmp_path.iterdir()} == {"m.visvm", ".m.visvm.lock", "temporary"}
+        assert {each.name for each in tmp_path.iterdir()} == {
+            "m.visvm",
+            ".m.visvm.lock",
+            "temporary",
+        }

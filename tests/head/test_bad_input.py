@@ -66,16 +66,22 @@ FREE_IN_FIT = ("width", "other kind of label")  # fit starts anew
 CASES = [(method, case) for method in ("partial_fit", "fit", "forget") for case in SAMPLES]
 
 
-@pytest.mark.parametrize(("method", "case"), [pair for pair in CASES if pair[0] != "fit" or pair[1] not in FREE_IN_FIT])
+@pytest.mark.parametrize(
+    ("method", "case"), [pair for pair in CASES if pair[0] != "fit" or pair[1] not in FREE_IN_FIT]
+)
 def test_samples(model, case, method):
     features, labels, match = SAMPLES[case]
     refused(model, lambda: getattr(model, method)(features, labels), InputError, match)
 
 
-@pytest.mark.parametrize("weight", [np.ones(119), -np.ones(120), np.zeros(120), np.full(120, np.nan)])
+@pytest.mark.parametrize(
+    "weight", [np.ones(119), -np.ones(120), np.zeros(120), np.full(120, np.nan)]
+)
 @pytest.mark.parametrize("method", ["partial_fit", "forget"])
 def test_sample_weight(model, method, weight):
-    refused(model, lambda: getattr(model, method)(X, Y, sample_weight=weight), InputError, "weight|NaN")
+    refused(
+        model, lambda: getattr(model, method)(X, Y, sample_weight=weight), InputError, "weight|NaN"
+    )
 
 
 @pytest.mark.parametrize("case", ["nan", "infinity", "width", "empty"])
@@ -96,7 +102,12 @@ PARAMETERS = [
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_parameters(model, name, value, method):
     model.set_params(**{name: value})
-    refused(model, lambda: getattr(model, method)(X, Y), InputError, f"The '{name}' parameter of .* must be .* Got .* instead")
+    refused(
+        model,
+        lambda: getattr(model, method)(X, Y),
+        InputError,
+        f"The '{name}' parameter of .* must be .* Got .* instead",
+    )
 
 
 VIS_PARAMETERS = [
@@ -110,7 +121,12 @@ VIS_PARAMETERS = [
 @pytest.mark.parametrize(("name", "value"), VIS_PARAMETERS)
 def test_parameters_of_the_mixer(name, value):
     model = copy.deepcopy(MODELS["vis"]).fit(X, Y).set_params(**{name: value})
-    refused(model, lambda: model.fit(X, Y), InputError, f"The '{name}' parameter of VisClassifier must be")
+    refused(
+        model,
+        lambda: model.fit(X, Y),
+        InputError,
+        f"The '{name}' parameter of VisClassifier must be",
+    )
 
 
 def test_layer_dims_must_add_up():
@@ -128,24 +144,38 @@ def test_a_bad_first_session_leaves_the_estimator_unfitted():
 
 
 def test_classes_are_checked_where_they_are_given(model):
-    refused(model, lambda: model.partial_fit(X, Y, classes=["class 0"]), InputError, "class 1 is not")
+    refused(
+        model, lambda: model.partial_fit(X, Y, classes=["class 0"]), InputError, "class 1 is not"
+    )
     model.partial_fit(X, Y, classes=np.unique(Y))
 
 
 def test_forgetting_more_than_was_learned(model):
     twice = np.concatenate([X, X[:1]]), np.concatenate([Y, Y[:1]])
     refused(model, lambda: model.forget(*twice), NeverLearnedError, "has 30, but 31 were given")
-    refused(model, lambda: model.forget(X, np.full(120, "class 9")), NeverLearnedError, "class 9 was not")
+    refused(
+        model,
+        lambda: model.forget(X, np.full(120, "class 9")),
+        NeverLearnedError,
+        "class 9 was not",
+    )
 
 
 def test_forgetting_other_samples_than_were_learned(model):
     others = X + 20.0
-    refused(model, lambda: model.forget(others[:40], Y[:40]), NeverLearnedError, "not possible for any data")
+    refused(
+        model,
+        lambda: model.forget(others[:40], Y[:40]),
+        NeverLearnedError,
+        "not possible for any data",
+    )
 
 
 def test_merging_what_does_not_fit(model):
     others = {
-        "one type": VisClassifier(n_components=30) if isinstance(model, IncrementalLSSVC) else IncrementalLSSVC(n_components=30),
+        "one type": VisClassifier(n_components=30)
+        if isinstance(model, IncrementalLSSVC)
+        else IncrementalLSSVC(n_components=30),
         "kernel map": copy.deepcopy(model).set_params(n_components=31),
     }
     if model.n_components is not None:
@@ -184,9 +214,16 @@ def test_features_too_large_to_be_squared(width, ridge):
 
 
 def test_a_session_larger_than_the_limit_is_refused_before_it_starts(model, monkeypatch):
-    monkeypatch.setattr("visvm.head.incremental.Statistics.add", lambda *_: pytest.fail("work was started"))
+    monkeypatch.setattr(
+        "visvm.head.incremental.Statistics.add", lambda *_: pytest.fail("work was started")
+    )
     model.set_params(memory_limit=10_000)
-    refused(model, lambda: model.partial_fit(X, Y), MemoryLimitError, r"needs about .* [KM]iB of 9.8 KiB.*smaller batches")
+    refused(
+        model,
+        lambda: model.partial_fit(X, Y),
+        MemoryLimitError,
+        r"needs about .* [KM]iB of 9.8 KiB.*smaller batches",
+    )
     refused(model, lambda: model.fit(X, Y), MemoryLimitError, "memory_limit")
 
 
@@ -204,7 +241,9 @@ def test_a_width_no_machine_can_hold_is_refused_at_once():
 
 def test_the_estimate_follows_the_form():
     def needed(n_new, n_rows=0, is_dense=False):
-        return memory.Session(n_new, n_rows, is_dense, n_classes=100, n_inputs=384, width=15_000).accumulate_bytes()
+        return memory.Session(
+            n_new, n_rows, is_dense, n_classes=100, n_inputs=384, width=15_000
+        ).accumulate_bytes()
 
     square = 8 * 15_000**2
     assert 2.0 * square < needed(1000, is_dense=True) < 2.3 * square
@@ -214,11 +253,16 @@ def test_the_estimate_follows_the_form():
 
 
 @pytest.mark.parametrize("method", ["forget", "merge", "unmerge"])
-@pytest.mark.parametrize(("name", "value"), [("svm_cost", -1.0), ("svm_cost", "x"), ("ridge", 0.0), ("memory_limit", "4GB")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("svm_cost", -1.0), ("svm_cost", "x"), ("ridge", 0.0), ("memory_limit", "4GB")],
+)
 def test_parameters_are_checked_before_forgetting_and_merging(model, name, value, method):
     arguments = (X[:3], Y[:3]) if method == "forget" else (copy.deepcopy(model),)
     model.set_params(**{name: value})
-    refused(model, lambda: getattr(model, method)(*arguments), InputError, f"The '{name}' parameter")
+    refused(
+        model, lambda: getattr(model, method)(*arguments), InputError, f"The '{name}' parameter"
+    )
 
 
 @pytest.mark.parametrize("ridge", [10**400, np.complex128(1), 1e308])
@@ -245,7 +289,11 @@ def test_labels_that_cannot_be_told_apart(labels, match):
 
 def test_labels_of_other_containers():
     wanted = IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, np.arange(120) % 4)
-    for labels in (list(np.arange(120) % 4), (np.arange(120) % 4).astype(object), (np.arange(120) % 4).astype(np.uint64)):
+    for labels in (
+        list(np.arange(120) % 4),
+        (np.arange(120) % 4).astype(object),
+        (np.arange(120) % 4).astype(np.uint64),
+    ):
         model = IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, labels)
         assert model.classes_.dtype == np.int64
         np.testing.assert_array_equal(model.predict(X), wanted.predict(X))

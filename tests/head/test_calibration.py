@@ -13,7 +13,12 @@ from sklearn.exceptions import NotFittedError
 from tests import reference
 from tests.conftest import make_stream
 from visvm import IncrementalLSSVC, InputError, NeverLearnedError, VisClassifier
-from visvm.head.calibration import INVERSE_TEMPERATURES, inverse_temperature, log_likelihoods, probabilities
+from visvm.head.calibration import (
+    INVERSE_TEMPERATURES,
+    inverse_temperature,
+    log_likelihoods,
+    probabilities,
+)
 from visvm.head.scatter import DenseScatter, ThinScatter
 
 FORMS = {"thin": (150, ThinScatter), "dense": (20, DenseScatter)}  # widths for up to 100 samples
@@ -91,8 +96,16 @@ def test_a_sample_left_out_scores_as_one_that_was_forgotten(form):
     X, y = make_stream(n=60)
     model = VisClassifier(layer_dims=(2, 4), n_components=form[0], ridge=0.3, hidden=8).fit(X, y)
     forgetful = copy.deepcopy(model).forget(X[:1], y[:1])
-    assert reference.error(model.leave_one_out_scores(X[:1], y[:1]), forgetful.decision_function(X[:1])) < 1e-6
-    assert reference.error(model.decision_function(X[:1]), forgetful.decision_function(X[:1])) > 1e-3  # it does make a difference
+    assert (
+        reference.error(
+            model.leave_one_out_scores(X[:1], y[:1]), forgetful.decision_function(X[:1])
+        )
+        < 1e-6
+    )
+    # it does make a difference
+    assert (
+        reference.error(model.decision_function(X[:1]), forgetful.decision_function(X[:1])) > 1e-3
+    )
 
 
 def test_leaving_out_changes_nothing(stream, form):
@@ -151,20 +164,27 @@ def test_probabilities_of_a_models_own_held_out_samples_are_right():
     model = IncrementalLSSVC(n_components=300, ridge=1.0).fit(X[:200], y[:200])
     targets, unseen = np.searchsorted(model.classes_, y[:200]), model.decision_function(X[200:])
     accuracy = (model.predict(X[200:]) == y[200:]).mean()
-    honest = probabilities(unseen, log_likelihoods(model.leave_one_out_scores(X[:200], y[:200]), targets))
+    honest = probabilities(
+        unseen, log_likelihoods(model.leave_one_out_scores(X[:200], y[:200]), targets)
+    )
     assert abs(honest.max(axis=1).mean() - accuracy) < 0.06
     naive = probabilities(unseen, log_likelihoods(model.decision_function(X[:200]), targets))
-    assert naive.max(axis=1).mean() > accuracy + 0.1  # what comes of measuring on samples that were learned
+    # what comes of measuring on samples that were learned
+    assert naive.max(axis=1).mean() > accuracy + 0.1
 
 
 def test_sums_of_sessions_add_up_but_for_the_doubt():
     scores, targets = drawn(600, 5, 3.0, seed=0)
     whole = log_likelihoods(scores, targets)
-    parts = log_likelihoods(scores[:200], targets[:200]) + log_likelihoods(scores[200:], targets[200:])
+    parts = log_likelihoods(scores[:200], targets[:200]) + log_likelihoods(
+        scores[200:], targets[200:]
+    )
     assert whole.shape == (len(INVERSE_TEMPERATURES),)
-    # A session of n samples doubts each by 1/(n + 2): one sample's worth in every session, however many there are.
+    # A session of n samples doubts each by 1/(n + 2): one sample's worth in every session, however
+    # many there are.
     np.testing.assert_allclose(parts, whole, rtol=0.05)
-    assert inverse_temperature(parts) == pytest.approx(inverse_temperature(whole), rel=0.13)  # a step of the grid
+    # a step of the grid
+    assert inverse_temperature(parts) == pytest.approx(inverse_temperature(whole), rel=0.13)
 
 
 def test_likelihoods_by_hand():
@@ -175,7 +195,8 @@ def test_likelihoods_by_hand():
         wanted = 0.0
         for row, target in enumerate(targets):
             for column in range(3):
-                share = 0.75 * (column == target) + 0.25 / 3  # 1/(n + 2) = 1/4 of the label is spread over all
+                # 1/(n + 2) = 1/4 of the label is spread over all
+                share = 0.75 * (column == target) + 0.25 / 3
                 wanted += share * np.log(chances[row, column])
         assert got[place] == pytest.approx(wanted)
 
@@ -209,7 +230,8 @@ def fitted(request, stream):
 
 
 @pytest.mark.parametrize(
-    ("new", "place"), [("a first", 0), ("class 15", 1), ("z last", 3), ("a much longer name than before", 0)]
+    ("new", "place"),
+    [("a first", 0), ("class 15", 1), ("z last", 3), ("a much longer name than before", 0)],
 )
 def test_a_renamed_class_keeps_what_it_has_learned(fitted, stream, new, place):
     X, _ = stream
@@ -219,7 +241,9 @@ def test_a_renamed_class_keeps_what_it_has_learned(fitted, stream, new, place):
     assert fitted.classes_.tolist().index(new) == place
     order = np.argsort(["class 0", new, "class 2", "class 3"])
     np.testing.assert_array_equal(fitted.decision_function(X), before[:, order])
-    assert fitted.predict(X).tolist() == [new if label == "class 1" else label for label in predicted.tolist()]
+    assert fitted.predict(X).tolist() == [
+        new if label == "class 1" else label for label in predicted.tolist()
+    ]
     assert fitted.statistics_.classes.tolist() == fitted.classes_.tolist()
 
 
@@ -239,9 +263,14 @@ def test_learning_goes_on_as_if_it_had_always_had_that_name(fitted, stream, new)
     always.partial_fit(more, renamed_labels)
     assert fitted.classes_.tolist() == always.classes_.tolist()
     assert reference.error(fitted.decision_function(X), always.decision_function(X)) < 1e-8
-    np.testing.assert_allclose(fitted.statistics_.class_sums, always.statistics_.class_sums, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        fitted.statistics_.class_sums, always.statistics_.class_sums, rtol=1e-9, atol=1e-9
+    )
     assert (
-        reference.error(fitted.leave_one_out_scores(more, renamed_labels), always.leave_one_out_scores(more, renamed_labels))
+        reference.error(
+            fitted.leave_one_out_scores(more, renamed_labels),
+            always.leave_one_out_scores(more, renamed_labels),
+        )
         < 1e-7
     )
     fitted.forget(more, renamed_labels)
@@ -260,7 +289,10 @@ def test_renaming_there_and_back_changes_nothing(fitted, stream):
 def test_classes_put_together_are_as_if_learned_under_one_label(fitted, stream, old, new):
     X, y = stream
     more, labels = make_stream(n=40, n_classes=6, seed=3)
-    joined, joined_labels = (np.array([new if label == old else label for label in given.tolist()]) for given in (y, labels))
+    joined, joined_labels = (
+        np.array([new if label == old else label for label in given.tolist()])
+        for given in (y, labels)
+    )
     always = copy.deepcopy(fitted)
     always.statistics_ = type(always.statistics_)(always.statistics_.n_features)
     always.classes_ = np.empty(0, dtype="U7")
@@ -275,7 +307,9 @@ def test_classes_put_together_are_as_if_learned_under_one_label(fitted, stream, 
 
 def test_merging_a_class_with_a_new_name_is_renaming_it(fitted, stream):
     before = copy.deepcopy(fitted).rename_class("class 1", "z").decision_function(stream[0])
-    np.testing.assert_array_equal(fitted.rename_class("class 1", "z", merge=True).decision_function(stream[0]), before)
+    np.testing.assert_array_equal(
+        fitted.rename_class("class 1", "z", merge=True).decision_function(stream[0]), before
+    )
 
 
 def test_numbers_are_renamed_as_numbers(stream):

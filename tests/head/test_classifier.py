@@ -45,7 +45,9 @@ def test_sums_and_coefficients_are_those_of_the_papers_update(stream):
         model.partial_fit(X[begin : begin + 17], y[begin : begin + 17])
     gram, cross, total, weights = reference.normal_equations(lift(model, X), y, 2.0, 10.0)
     np.testing.assert_allclose(model.statistics_.gram, gram, rtol=1e-11)
-    np.testing.assert_allclose(model.statistics_.cross_moment, cross, atol=1e-9 * np.abs(cross).max())
+    np.testing.assert_allclose(
+        model.statistics_.cross_moment, cross, atol=1e-9 * np.abs(cross).max()
+    )
     np.testing.assert_allclose(model.statistics_.feature_sum, total, rtol=1e-12)
     np.testing.assert_allclose(model.coefficients_, weights, atol=1e-9 * np.abs(weights).max())
 
@@ -104,7 +106,9 @@ def test_merging_is_learning_one_after_the_other(stream, width):
     np.testing.assert_array_equal(b.decision_function(X), kept)
 
 
-@pytest.mark.parametrize("sizes", [(20, 100), (100, 20)], ids=["thin takes dense", "dense takes thin"])
+@pytest.mark.parametrize(
+    "sizes", [(20, 100), (100, 20)], ids=["thin takes dense", "dense takes thin"]
+)
 def test_merging_two_forms(stream, sizes):
     X, y = stream
     a = IncrementalLSSVC(n_components=100, ridge=1.0).fit(X[: sizes[0]], y[: sizes[0]])
@@ -147,14 +151,18 @@ def test_weights_count_as_copies_in_every_operation(stream, width):
     weighted = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y, sample_weight=weight)
     copies = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[repeated], y[repeated])
     assert_same_scores(weighted, copies, X)
-    weighted.partial_fit(X, y, sample_weight=np.full(len(y), 0.5)).forget(X, y, sample_weight=np.full(len(y), 0.5))
+    weighted.partial_fit(X, y, sample_weight=np.full(len(y), 0.5)).forget(
+        X, y, sample_weight=np.full(len(y), 0.5)
+    )
     assert_same_scores(weighted, copies, X)
 
 
 def test_one_hot_targets_give_the_same_answer_at_the_same_ridge(stream, width):
     X, y = stream
     model = IncrementalLSSVC(n_components=width, ridge=0.5).fit(X, y)
-    one_hot = reference.scores(lift(model, X), y, lift(model, X), ridge=0.5, coding=reference.one_hot)
+    one_hot = reference.scores(
+        lift(model, X), y, lift(model, X), ridge=0.5, coding=reference.one_hot
+    )
     assert (model.decision_function(X).argmax(axis=1) == one_hot.argmax(axis=1)).all()
     # they differ by a factor of two and by one function of x shared by all classes
     rest = model.decision_function(X) - 2.0 * one_hot
@@ -221,7 +229,11 @@ def test_float32_input_is_taken_at_its_value(stream):
 
 
 @pytest.mark.parametrize(
-    "model", [IncrementalLSSVC(n_components=THIN), VisClassifier(layer_dims=(2, 4), n_components=THIN, hidden=8)]
+    "model",
+    [
+        IncrementalLSSVC(n_components=THIN),
+        VisClassifier(layer_dims=(2, 4), n_components=THIN, hidden=8),
+    ],
 )
 def test_same_seed_same_data_same_bits(stream, model):
     X, y = stream
@@ -240,7 +252,8 @@ def test_a_pickle_goes_on_learning(stream):
     X, y = stream
     model = VisClassifier(layer_dims=(2, 4), n_components=THIN, hidden=8).fit(X[:60], y[:60])
     data = pickle.dumps(model)
-    assert len(data) < 60 * THIN * 8 + 60 * 60 * 8 + 3 * THIN * 6 * 8 + 30_000  # factor and sums, without the random map
+    # factor and sums, without the random map
+    assert len(data) < 60 * THIN * 8 + 60 * 60 * 8 + 3 * THIN * 6 * 8 + 30_000
     twin = pickle.loads(data)
     assert_same_scores(twin.partial_fit(X[60:], y[60:]), model.partial_fit(X[60:], y[60:]), X)
 
@@ -249,13 +262,17 @@ def test_no_row_of_the_factor_belongs_to_one_sample():
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(150, 300)), generator.integers(0, 3, 150)
     model = IncrementalLSSVC(n_components=None, ridge=1.0)
-    for begin, end in [(0, 1), (1, 2), (2, 3), (3, 70), (70, 71), (71, 140)] + [(i, i + 1) for i in range(140, 150)]:
+    for begin, end in [(0, 1), (1, 2), (2, 3), (3, 70), (70, 71), (71, 140)] + [
+        (i, i + 1) for i in range(140, 150)
+    ]:
         model.partial_fit(X[begin:end], y[begin:end])
         seen = X[:end]
         rows = np.concatenate([*model.statistics_.scatter.blocks, np.empty((0, 300))])
         for candidates in (seen, seen - seen.mean(axis=0), np.diff(seen, axis=0, append=seen[:1])):
             if end > 3:  # of two or three samples, any sum tells their differences
-                cosine = (rows @ candidates.T) / np.outer(np.linalg.norm(rows, axis=1), np.linalg.norm(candidates, axis=1))
+                cosine = (rows @ candidates.T) / np.outer(
+                    np.linalg.norm(rows, axis=1), np.linalg.norm(candidates, axis=1)
+                )
                 assert np.abs(cosine).max() < 0.95
 
 
@@ -266,7 +283,8 @@ def test_many_one_sample_sessions_mix_at_least_as_many_samples_as_a_group():
     for i in range(150):
         model.partial_fit(X[i : i + 1], y[i : i + 1])
     centred = X - X.mean(axis=0)
-    share = np.concatenate(model.statistics_.scatter.blocks) @ np.linalg.pinv(centred)  # which samples are in which row
+    # which samples are in which row
+    share = np.concatenate(model.statistics_.scatter.blocks) @ np.linalg.pinv(centred)
     assert np.median((np.abs(share) > 0.02).sum(axis=1)) > 30
 
 

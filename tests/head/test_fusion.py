@@ -35,7 +35,12 @@ def torch_loss(weights, tapped, final, targets, sample_weight, identity_weight):
 def test_the_gradient_is_autograds(identity_weight):
     generator = np.random.default_rng(0)
     weights = random_weights(generator)
-    data = (generator.normal(size=(9, 7)), generator.normal(size=(9, 4)), generator.integers(0, 3, 9), generator.random(9) + 0.5)
+    data = (
+        generator.normal(size=(9, 7)),
+        generator.normal(size=(9, 4)),
+        generator.integers(0, 3, 9),
+        generator.random(9) + 0.5,
+    )
     loss, gradient = adaptation_loss(weights, *data, identity_weight)
     tensors = [torch.tensor(array, requires_grad=True) for array in weights]
     wanted = torch_loss(tensors, *(torch.tensor(part) for part in data), identity_weight)
@@ -48,7 +53,9 @@ def test_the_gradient_is_autograds(identity_weight):
 def make_layers(n=90, scale=1.0):
     generator = np.random.default_rng(1)
     y = generator.integers(0, 3, n)
-    return scale * (generator.normal(size=(n, 9)) + 2 * generator.normal(size=(3, 9))[y]), y.astype(np.intp)
+    return scale * (generator.normal(size=(n, 9)) + 2 * generator.normal(size=(3, 9))[y]), y.astype(
+        np.intp
+    )
 
 
 OPTIONS = MixerOptions(hidden=6, epochs=2, batch_size=16)
@@ -56,10 +63,15 @@ OPTIONS = MixerOptions(hidden=6, epochs=2, batch_size=16)
 
 def train(X, y, *, layers=(1, 3), options=OPTIONS, seed=0, weight=None):
     weight = np.ones(len(y)) if weight is None else weight
-    return train_mixer(X, y, weight, layer_dims=(2, 3, 4), layers=layers, options=options, seed=seed)
+    return train_mixer(
+        X, y, weight, layer_dims=(2, 3, 4), layers=layers, options=options, seed=seed
+    )
 
 
-TORCHS = {"adam": lambda tensors: torch.optim.Adam(tensors, lr=0.001), "sgd": lambda tensors: torch.optim.SGD(tensors, lr=0.01)}
+TORCHS = {
+    "adam": lambda tensors: torch.optim.Adam(tensors, lr=0.001),
+    "sgd": lambda tensors: torch.optim.SGD(tensors, lr=0.01),
+}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -67,7 +79,9 @@ def test_training_is_torchs_step_by_step(name):
     X, y = make_layers()
     X *= 8 / np.sqrt(np.mean(np.sum(X[:, 5:] ** 2, axis=1)))  # the units of training
     mixer = train(X, y, options=MixerOptions(hidden=6, epochs=2, batch_size=16, optimizer=name))
-    start = initial_weights((2, 3, 4), (1, 3), hidden=6, n_classes=3, generator=np.random.default_rng([0, 0]))
+    start = initial_weights(
+        (2, 3, 4), (1, 3), hidden=6, n_classes=3, generator=np.random.default_rng([0, 0])
+    )
     tensors = [torch.tensor(array, requires_grad=True) for array in start]
     optimiser = TORCHS[name](tensors)
     generator = np.random.default_rng([0, 1])
@@ -77,19 +91,29 @@ def test_training_is_torchs_step_by_step(name):
         for begin in range(0, len(y), 16):
             batch = order[begin : begin + 16]
             optimiser.zero_grad()
-            parts = torch.tensor(tapped[batch]), torch.tensor(final[batch]), targets[batch], torch.ones(len(batch))
+            parts = (
+                torch.tensor(tapped[batch]),
+                torch.tensor(final[batch]),
+                targets[batch],
+                torch.ones(len(batch)),
+            )
             torch_loss(tensors, *parts, 0.01).backward()
             optimiser.step()
-    for ours, tensor in zip(mixer.weights, tensors[:4], strict=True):  # the auxiliary classifier is thrown away
+    # the auxiliary classifier is thrown away
+    for ours, tensor in zip(mixer.weights, tensors[:4], strict=True):
         np.testing.assert_allclose(ours, tensor.detach().numpy(), rtol=1e-9, atol=1e-12)
-    hidden = torch.nn.functional.gelu(torch.nn.functional.linear(torch.tensor(tapped), tensors[0], tensors[1]))
+    hidden = torch.nn.functional.gelu(
+        torch.nn.functional.linear(torch.tensor(tapped), tensors[0], tensors[1])
+    )
     fused = torch.tensor(final) + torch.nn.functional.linear(hidden, tensors[2], tensors[3])
     np.testing.assert_allclose(mixer.fuse(X), fused.detach().numpy(), atol=1e-12)
 
 
 def test_before_training_the_mixer_is_the_identity():
     X, _ = make_layers()
-    start = initial_weights((2, 3, 4), (1, 2, 3), hidden=6, n_classes=3, generator=np.random.default_rng(0))
+    start = initial_weights(
+        (2, 3, 4), (1, 2, 3), hidden=6, n_classes=3, generator=np.random.default_rng(0)
+    )
     mixer = ResidualMixer((2, 3, 4), (1, 2, 3), MixerWeights(*start[:4]))
     assert mixer.is_identity
     np.testing.assert_array_equal(mixer.fuse(X), X[:, 5:])
@@ -102,7 +126,9 @@ def test_one_class_leaves_the_mixer_the_identity():
 
 def test_training_lowers_the_loss():
     X, y = make_layers()
-    start = initial_weights((2, 3, 4), (1, 3), hidden=6, n_classes=3, generator=np.random.default_rng([0, 0]))
+    start = initial_weights(
+        (2, 3, 4), (1, 3), hidden=6, n_classes=3, generator=np.random.default_rng([0, 0])
+    )
     data = X[:, [0, 1, 5, 6, 7, 8]], X[:, 5:], y, np.ones(len(y))
     untrained, _ = adaptation_loss(start, *data, 0.01)
     mixer = train(X, y, options=MixerOptions(hidden=6, epochs=20, batch_size=16))
@@ -132,19 +158,28 @@ def test_small_features_are_no_reason_to_refuse(scale):
 def test_every_option_changes_the_result(change):
     X, y = make_layers()
     options = MixerOptions(**(vars(OPTIONS) | change))
-    assert not np.allclose(train(X, y, options=options).fuse(X), train(X, y).fuse(X), rtol=0, atol=1e-7)
+    assert not np.allclose(
+        train(X, y, options=options).fuse(X), train(X, y).fuse(X), rtol=0, atol=1e-7
+    )
 
 
 def test_seed_layers_and_weights_change_the_result():
     X, y = make_layers()
     fused = train(X, y).fuse(X)
-    for other in (train(X, y, seed=1), train(X, y, layers=(3,)), train(X, y, weight=np.linspace(0.1, 2, len(y)))):
+    for other in (
+        train(X, y, seed=1),
+        train(X, y, layers=(3,)),
+        train(X, y, weight=np.linspace(0.1, 2, len(y))),
+    ):
         assert not np.allclose(other.fuse(X), fused, rtol=0, atol=1e-7)
 
 
 def test_a_large_identity_weight_keeps_the_feature():
     X, y = make_layers()
-    weak, strong = (train(X, y, options=MixerOptions(6, 5, batch_size=16, identity_weight=weight)) for weight in (0.0, 5.0))
+    weak, strong = (
+        train(X, y, options=MixerOptions(6, 5, batch_size=16, identity_weight=weight))
+        for weight in (0.0, 5.0)
+    )
     assert np.abs(strong.fuse(X) - X[:, 5:]).mean() < 0.5 * np.abs(weak.fuse(X) - X[:, 5:]).mean()
 
 
@@ -154,11 +189,19 @@ def test_features_of_any_scale_train_alike(name, scale):
     X, y = make_layers()
     options = MixerOptions(hidden=6, epochs=2, batch_size=16, optimizer=name)
     wanted = train(X, y, options=options).fuse(X)
-    np.testing.assert_allclose(train(scale * X, y, options=options).fuse(scale * X) / scale, wanted, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        train(scale * X, y, options=options).fuse(scale * X) / scale, wanted, rtol=1e-6, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(("name", "rate"), [("adam", 1e3), ("sgd", 50.0), ("sgd", 1e300)])
 def test_steps_too_long_are_refused(name, rate):
     X, y = make_layers()
     with pytest.raises(InputError, match=r"must not grow in training.* give a smaller one"):
-        train(X, y, options=MixerOptions(hidden=6, epochs=5, batch_size=16, optimizer=name, learning_rate=rate))
+        train(
+            X,
+            y,
+            options=MixerOptions(
+                hidden=6, epochs=5, batch_size=16, optimizer=name, learning_rate=rate
+            ),
+        )

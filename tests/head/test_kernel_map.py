@@ -9,14 +9,16 @@ from visvm.head.kernel_map import KernelMap, frozen_normal
 
 
 def test_the_stream_is_frozen():
-    # Philox4x64-10 with key 0 and the polar method; these bits may never change, or old models could not be read.
+    # Philox4x64-10 with key 0 and the polar method; these bits may never change, or old models
+    # could not be read.
     drawn = frozen_normal(0, 4)
     assert [value.hex() for value in drawn.tolist()] == GOLDEN_NORMALS
     assert KernelMap(384, 1000, seed=0).digest == GOLDEN_DIGEST
 
 
 def test_philox_is_the_published_one():
-    # Random123's known answer for philox4x64-10, counter and key zero; numpy counts up before it draws.
+    # Random123's known answer for philox4x64-10, counter and key zero; numpy counts up before it
+    # draws.
     source = np.random.Philox(key=0, counter=2**256 - 1)
     assert [hex(word) for word in source.random_raw(4).tolist()] == [
         "0x16554d9eca36314c",
@@ -77,5 +79,10 @@ def test_no_map_copies():
     assert x.max() == 1
 
 
-GOLDEN_NORMALS = ["-0x1.061a6039cc8d0p-2", "-0x1.e95c38971e138p-6", "-0x1.962f6cf863d86p+0", "-0x1.0bec8eb952d57p-2"]
+GOLDEN_NORMALS = [
+    "-0x1.061a6039cc8d0p-2",
+    "-0x1.e95c38971e138p-6",
+    "-0x1.962f6cf863d86p+0",
+    "-0x1.0bec8eb952d57p-2",
+]
 GOLDEN_DIGEST = "5a70d1c6c7be72040fc70d2ec36ae0c805aa0c58045c31853d9bd4606e7ee21c"

@@ -23,7 +23,9 @@ def indices(y):
 def search(phi, y, weight=None, split=None, **options):
     weight = np.ones(len(y)) if weight is None else weight
     split = split_base_session(indices(y), None, 0) if split is None else split
-    return split, *search_ridge(lambda chosen: phi[chosen].copy(), indices(y), weight, split, svm_cost=10.0, **options)
+    return split, *search_ridge(
+        lambda chosen: phi[chosen].copy(), indices(y), weight, split, svm_cost=10.0, **options
+    )
 
 
 def held_out_error(phi, y, train, test, ridge, weight=None):
@@ -64,7 +66,10 @@ def test_leave_one_out_is_leaving_each_one_out(width, weighted):
     split, _, trials = search(phi, y, weight, beyond=False)
     assert split.held_out is None
     for trial in trials[::3]:
-        errors = [held_out_error(phi, y, np.arange(len(y)) != i, [i], trial.ridge, weight) for i in range(len(y))]
+        errors = [
+            held_out_error(phi, y, np.arange(len(y)) != i, [i], trial.ridge, weight)
+            for i in range(len(y))
+        ]
         mse, accuracy = np.average(errors, axis=0, weights=weight)
         assert trial.mse == pytest.approx(mse, rel=1e-6)
         assert trial.accuracy == pytest.approx(accuracy, abs=1e-9)
@@ -97,7 +102,10 @@ def test_no_scale_of_the_features_leaves_the_search_on_a_plateau(scale, seed):
     X, y = make_stream(seed=seed)
     phi = scale * reference.relu_map(X, np.random.default_rng(seed).normal(size=(6, 60)))
     split, best, _ = search(phi, y)
-    wide = [held_out_error(phi, y, split.train, split.held_out, 10.0**power)[0] for power in range(-12, 14)]
+    wide = [
+        held_out_error(phi, y, split.train, split.held_out, 10.0**power)[0]
+        for power in range(-12, 14)
+    ]
     assert best.mse < 1.2 * min(wide)
 
 
@@ -137,13 +145,18 @@ def test_the_split_looks_at_no_more_than_the_limit_but_at_five_of_each_class():
     counts = np.bincount(y[np.concatenate([split.train, split.held_out])])
     assert counts.tolist() == [800, 200, 5]
     X, labels = make_stream(n=400)
-    limited, full = (IncrementalLSSVC(n_components=50, max_selection_samples=limit).fit(X, labels) for limit in (60, None))
+    limited, full = (
+        IncrementalLSSVC(n_components=50, max_selection_samples=limit).fit(X, labels)
+        for limit in (60, None)
+    )
     assert limited.ridge_path_ != full.ridge_path_
 
 
 @pytest.mark.parametrize("counts", [[40], [40, 4]])
 def test_too_small_to_split(counts):
-    assert split_base_session(np.repeat(np.arange(len(counts)), counts), None, seed=0).held_out is None
+    assert (
+        split_base_session(np.repeat(np.arange(len(counts)), counts), None, seed=0).held_out is None
+    )
 
 
 # Layers
@@ -164,7 +177,11 @@ def test_candidates_for_twelve_layers():
 
 
 def test_highest_accuracy_wins_then_least_error_then_fewest_layers():
-    a, b, c = LayerTrial((2,), 1.0, 0.5, 0.9), LayerTrial((1, 2), 1.0, 0.4, 0.9), LayerTrial((3,), 1.0, 0.3, 0.8)
+    a, b, c = (
+        LayerTrial((2,), 1.0, 0.5, 0.9),
+        LayerTrial((1, 2), 1.0, 0.4, 0.9),
+        LayerTrial((3,), 1.0, 0.3, 0.8),
+    )
     assert best_layers([a, b, c]) is b
     assert best_layers([a, a._replace(layers=(1, 2))]) is a
 
@@ -180,7 +197,9 @@ def layered_stream(informative, n=150):
 
 def test_layers_are_chosen_where_the_information_is():
     X, y = layered_stream(informative=2)
-    model = VisClassifier(layer_dims=(4, 4, 4), n_components=200, learning_rate=0.1, epochs=40, hidden=16).fit(X, y)
+    model = VisClassifier(
+        layer_dims=(4, 4, 4), n_components=200, learning_rate=0.1, epochs=40, hidden=16
+    ).fit(X, y)
     assert [trial.layers for trial in model.layer_path_] == layer_candidates(3)
     assert 2 in model.layers_
     assert model.layers_ == best_layers(model.layer_path_).layers
@@ -222,13 +241,18 @@ def test_the_mixer_is_trained_once_on_all_base_data():
     X, y = layered_stream(informative=3)
     options = {"layer_dims": (4, 4, 4), "n_components": 50, "hidden": 8}
     model = VisClassifier(**options).partial_fit(X[:100], y[:100])
-    given = VisClassifier(layers=model.layers_, ridge=model.ridge_, **options).partial_fit(X[:100], y[:100])
+    given = VisClassifier(layers=model.layers_, ridge=model.ridge_, **options).partial_fit(
+        X[:100], y[:100]
+    )
     assert given.mixer_.digest == model.mixer_.digest  # no split left its mark on it
     model.partial_fit(X[100:], y[100:])
     assert given.mixer_.digest == model.mixer_.digest
     fused = model.mixer_.fuse(X)
     wanted = reference.scores(
-        reference.relu_map(fused, model.kernel_map_.matrix), y, reference.relu_map(fused, model.kernel_map_.matrix), model.ridge_
+        reference.relu_map(fused, model.kernel_map_.matrix),
+        y,
+        reference.relu_map(fused, model.kernel_map_.matrix),
+        model.ridge_,
     )
     assert reference.error(model.decision_function(X), wanted) < 1e-8
 
@@ -242,7 +266,9 @@ def test_a_few_easy_images_do_not_choose_a_tiny_ridge():
     least = min(model.ridge_path_, key=lambda trial: trial.mse).ridge
     scores = {}
     for ridge in (least, model.ridge_):
-        grown = IncrementalLSSVC(n_components=400, ridge=ridge, random_state=0).fit(X[:400], y[:400])
+        grown = IncrementalLSSVC(n_components=400, ridge=ridge, random_state=0).fit(
+            X[:400], y[:400]
+        )
         scores[ridge] = grown.score(X[400:], y[400:])
     assert model.ridge_ > 100 * least
     assert scores[model.ridge_] > scores[least] + 0.05

@@ -29,9 +29,16 @@ def same(model, other, X, tolerance=1e-8):
 @pytest.mark.parametrize("layout", ["fortran", "strided", "read-only"])
 def test_the_memory_layout_of_the_input_does_not_matter(width, layout):
     X, y = make_stream()
-    given = {"fortran": np.asfortranarray(X), "strided": np.repeat(X, 2, axis=1)[:, ::2], "read-only": X.copy()}[layout]
+    given = {
+        "fortran": np.asfortranarray(X),
+        "strided": np.repeat(X, 2, axis=1)[:, ::2],
+        "read-only": X.copy(),
+    }[layout]
     given.flags.writeable = layout != "read-only"
-    for model in (IncrementalLSSVC(n_components=width, ridge=1.0), VisClassifier(n_components=width, ridge=1.0, hidden=4)):
+    for model in (
+        IncrementalLSSVC(n_components=width, ridge=1.0),
+        VisClassifier(n_components=width, ridge=1.0, hidden=4),
+    ):
         wanted, got = copy.deepcopy(model).fit(X, y), copy.deepcopy(model).fit(given, y)
         same(got, wanted, given)
         np.testing.assert_allclose(got.statistics_.gram, wanted.statistics_.gram, rtol=1e-9)
@@ -65,9 +72,11 @@ def test_forgetting_one_at_a_time_until_nothing_is_left(width):
 
 @pytest.mark.parametrize("features", ["copies", "constant", "zero"])
 def test_forgetting_some_of_many_equal_samples(width, features):
-    X = {"copies": np.repeat(make_stream()[0][:2], 10, axis=0), "constant": np.full((20, 6), 2.0), "zero": np.zeros((20, 6))}[
-        features
-    ]
+    X = {
+        "copies": np.repeat(make_stream()[0][:2], 10, axis=0),
+        "constant": np.full((20, 6), 2.0),
+        "zero": np.zeros((20, 6)),
+    }[features]
     y = np.repeat(["a", "b"], 10)
     model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)
     for gone in ([0], [1, 2, 3], [4, 5, 6, 10, 11, 12, 13, 14]):
@@ -78,7 +87,9 @@ def test_forgetting_some_of_many_equal_samples(width, features):
 
 def test_forgetting_copies_of_what_was_learned_with_a_weight(width):
     X, y = make_stream(n=40)
-    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y, sample_weight=np.full(40, 4.0))
+    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(
+        X, y, sample_weight=np.full(40, 4.0)
+    )
     for _ in range(3):
         model.forget(X, y)
     same(model, IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y), X)
@@ -86,7 +97,9 @@ def test_forgetting_copies_of_what_was_learned_with_a_weight(width):
 
 def test_a_class_cannot_go_with_another_ones_samples(width):
     X, y = make_stream(n=60)
-    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(np.vstack([X, X[:1] + 5]), np.append(y, "single"))
+    model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(
+        np.vstack([X, X[:1] + 5]), np.append(y, "single")
+    )
     with pytest.raises(NeverLearnedError, match="a sum but no samples"):
         model.forget(X[1:2], ["single"])
     swapped = np.where(y == "class 0", "class 1", np.where(y == "class 1", "class 0", y))
@@ -140,7 +153,11 @@ def test_merging_with_itself_and_with_an_emptied_model(width):
     model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)
     empty = copy.deepcopy(model).forget(X, y)
     twice = copy.deepcopy(model)
-    same(twice.merge(twice), IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y, sample_weight=np.full(60, 2.0)), X)
+    same(
+        twice.merge(twice),
+        IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y, sample_weight=np.full(60, 2.0)),
+        X,
+    )
     same(copy.deepcopy(empty).merge(model), model, X)
     same(copy.deepcopy(model).merge(empty), model, X)
 
@@ -148,14 +165,22 @@ def test_merging_with_itself_and_with_an_emptied_model(width):
 def test_what_was_merged_goes_on_by_itself(width):
     X, y = make_stream(n=120)
     first = np.isin(y, ["class 0", "class 1"])
-    model, other = (IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[part], y[part]) for part in (first, ~first))
+    model, other = (
+        IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[part], y[part])
+        for part in (first, ~first)
+    )
     model.merge(other)
     other.partial_fit(X[:9], y[:9])
     rows = np.concatenate([np.flatnonzero(~first), np.arange(9)])
     same(other, IncrementalLSSVC(n_components=width, ridge=1.0).fit(X[rows], y[rows]), X)
 
 
-FORMS = {(30, 30): ("thin", "thin"), (30, 170): ("thin", "dense"), (170, 30): ("dense", "thin"), (170, 170): ("dense", "dense")}
+FORMS = {
+    (30, 30): ("thin", "thin"),
+    (30, 170): ("thin", "dense"),
+    (170, 30): ("dense", "thin"),
+    (170, 170): ("dense", "dense"),
+}
 
 
 @pytest.mark.parametrize("mean", [0.0, 100.0])
@@ -164,8 +189,12 @@ def test_what_is_unmerged_was_never_merged(n_base, n_site, mean):
     X, y = make_stream(n=340, mean=mean)
     kinds = {"thin": ThinScatter, "dense": DenseScatter}
     rest, more = slice(0, n_base), slice(n_base, n_base + 20)
-    shared, alone = (IncrementalLSSVC(n_components=200, ridge=1.0).fit(X[rest], y[rest]) for _ in range(2))
-    site = IncrementalLSSVC(n_components=200, ridge=1.0).fit(X[-n_site:], np.where(y == "class 3", "only here", y)[-n_site:])
+    shared, alone = (
+        IncrementalLSSVC(n_components=200, ridge=1.0).fit(X[rest], y[rest]) for _ in range(2)
+    )
+    site = IncrementalLSSVC(n_components=200, ridge=1.0).fit(
+        X[-n_site:], np.where(y == "class 3", "only here", y)[-n_site:]
+    )
     for model, form in zip((alone, site), FORMS[n_base, n_site], strict=True):
         assert isinstance(model.statistics_.scatter, kinds[form])
     shared.merge(site).partial_fit(X[more], y[more]).unmerge(site)
@@ -175,8 +204,12 @@ def test_what_is_unmerged_was_never_merged(n_base, n_site, mean):
 
 def test_a_dense_site_is_taken_out_of_thin_sums():
     X, y = make_stream(n=60)
-    whole, site = (IncrementalLSSVC(n_components=100, ridge=1.0).fit(X[rows], y[rows]) for rows in (slice(60), slice(20)))
-    site.statistics_.scatter = site.statistics_.scatter.to_dense()  # as where more was expected than came
+    whole, site = (
+        IncrementalLSSVC(n_components=100, ridge=1.0).fit(X[rows], y[rows])
+        for rows in (slice(60), slice(20))
+    )
+    # as where more was expected than came
+    site.statistics_.scatter = site.statistics_.scatter.to_dense()
     assert isinstance(whole.statistics_.scatter, ThinScatter)
     same(whole.unmerge(site), IncrementalLSSVC(n_components=100, ridge=1.0).fit(X[20:], y[20:]), X)
 
@@ -185,7 +218,10 @@ def test_what_was_never_merged_is_not_unmerged(width):
     X, y = make_stream(n=60)
     model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)
     before = model.decision_function(X)
-    others = {"has 15, but 30 were given": (np.vstack([X, X]), np.append(y, y)), "fremd was not": (X[:1], ["fremd"])}
+    others = {
+        "has 15, but 30 were given": (np.vstack([X, X]), np.append(y, y)),
+        "fremd was not": (X[:1], ["fremd"]),
+    }
     others["must have been learned"] = (X + np.arange(6.0) * 50, y)
     for words, samples in others.items():
         with pytest.raises(NeverLearnedError, match=words):
@@ -198,7 +234,10 @@ def test_the_digest_tells_sums_apart_and_not_copies(width):
     model = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y)
     digest = model.statistics_.digest()
     assert copy.deepcopy(model).statistics_.digest() == digest
-    others = [copy.deepcopy(model).forget(X[:1], y[:1]), copy.deepcopy(model).rename_class("class 0", "class 00")]
+    others = [
+        copy.deepcopy(model).forget(X[:1], y[:1]),
+        copy.deepcopy(model).rename_class("class 0", "class 00"),
+    ]
     assert len({digest, *(other.statistics_.digest() for other in others)}) == 3
 
 
@@ -210,7 +249,9 @@ def test_exact_where_samples_are_fewer_than_features_and_the_ridge_is_small(shar
     n = int(share * 200)
     model = IncrementalLSSVC(n_components=None, ridge=1e-6).fit(X[:n], y[:n])
     assert isinstance(model.statistics_.scatter, ThinScatter if share < 2 / 3 else DenseScatter)
-    assert reference.error(model.decision_function(X), reference.scores(X[:n], y[:n], X, 1e-6)) < 1e-5
+    assert (
+        reference.error(model.decision_function(X), reference.scores(X[:n], y[:n], X, 1e-6)) < 1e-5
+    )
 
 
 def test_the_default_on_digits_one_class_at_a_time_is_exact_and_good():

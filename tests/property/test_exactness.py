@@ -20,14 +20,19 @@ def problems(draw):
     d = draw(st.integers(1, 12), "d")
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1), "seed"))
     mean = draw(st.sampled_from([0.0, 1.0, 10.0, 100.0]) | st.floats(0.0, 100.0), "mean")
-    X = (generator.normal(size=(n + 10, d)) + mean).astype(draw(st.sampled_from([np.float32, np.float64]), "dtype"))
+    X = (generator.normal(size=(n + 10, d)) + mean).astype(
+        draw(st.sampled_from([np.float32, np.float64]), "dtype")
+    )
     y = generator.integers(0, draw(st.integers(1, 6), "n_classes"), n)
     cuts = sorted(draw(st.lists(st.integers(1, max(n - 1, 1)), max_size=6, unique=True), "cuts"))
     order = generator.permutation(n)
     sessions = [part for part in np.split(order, cuts) if len(part)]
     model = IncrementalLSSVC(
         n_components=draw(st.none() | st.integers(1, 64) | st.integers(150, 200), "n_components"),
-        ridge=draw(st.sampled_from(RIDGE_CANDIDATES) | st.floats(-6, 6).map(lambda power: 10.0**power), "ridge"),
+        ridge=draw(
+            st.sampled_from(RIDGE_CANDIDATES) | st.floats(-6, 6).map(lambda power: 10.0**power),
+            "ridge",
+        ),
         svm_cost=10.0,
         random_state=draw(st.integers(0, 100), "random_state"),
     )
@@ -66,7 +71,10 @@ def test_merging_in_any_grouping_is_learning_everything(problem, data):
     while len(models) > 1:
         other = models.pop(data.draw(st.integers(0, len(models) - 1)))
         models[data.draw(st.integers(0, len(models) - 1))].merge(other)
-    assert reference.error(all_scores(models[0], X), wanted_scores(models[0], X, y, np.arange(len(y)))) < TOLERANCE
+    assert (
+        reference.error(all_scores(models[0], X), wanted_scores(models[0], X, y, np.arange(len(y))))
+        < TOLERANCE
+    )
 
 
 @given(problems(), st.data())
@@ -74,7 +82,11 @@ def test_forgetting_any_samples_is_never_having_learned_them(problem, data):
     model, X, y, sessions = problem
     assume(len(y) > 1)
     learn(model, X, y, sessions)
-    gone = np.array(data.draw(st.lists(st.integers(0, len(y) - 1), min_size=1, max_size=len(y) - 1, unique=True)))
+    gone = np.array(
+        data.draw(
+            st.lists(st.integers(0, len(y) - 1), min_size=1, max_size=len(y) - 1, unique=True)
+        )
+    )
     for part in np.array_split(gone, min(2, len(gone))):
         model.forget(X[part], y[part])
     left = np.setdiff1d(np.arange(len(y)), gone)
@@ -97,4 +109,7 @@ def test_the_ridge_that_is_chosen_keeps_the_scores_exact(problem):
     model.set_params(ridge="auto")
     learn(model, X, y, sessions)
     model.ridge = model.ridge_
-    assert reference.error(all_scores(model, X), wanted_scores(model, X, y, np.arange(len(y)))) < TOLERANCE
+    assert (
+        reference.error(all_scores(model, X), wanted_scores(model, X, y, np.arange(len(y))))
+        < TOLERANCE
+    )

@@ -17,27 +17,46 @@ from visvm.head.selection import RIDGE_CANDIDATES
 def federations(draw):
     """A settled model that knows nothing; samples with labels; and the rows of the base and of every site."""
     d, n_classes = draw(st.integers(1, 8), "d"), draw(st.integers(1, 6), "n_classes")
-    sizes = [draw(st.integers(2, 30), "n_base"), *draw(st.lists(st.integers(1, 40), min_size=1, max_size=5), "sizes")]
+    sizes = [
+        draw(st.integers(2, 30), "n_base"),
+        *draw(st.lists(st.integers(1, 40), min_size=1, max_size=5), "sizes"),
+    ]
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1), "seed"))
-    X = generator.normal(size=(sum(sizes) + 10, d)) + draw(st.sampled_from([0.0, 1.0, 100.0]), "mean")
+    X = generator.normal(size=(sum(sizes) + 10, d)) + draw(
+        st.sampled_from([0.0, 1.0, 100.0]), "mean"
+    )
     X = X.astype(draw(st.sampled_from([np.float32, np.float64]), "dtype"))
     parts, begin = [], 0
     y = np.empty(sum(sizes), dtype=np.int64)
-    for size in sizes:  # each has some of the classes: often others than the rest, sometimes one only
-        own = draw(st.lists(st.integers(0, n_classes - 1), min_size=1, max_size=3, unique=True), "classes")
+    # each has some of the classes: often others than the rest, sometimes one only
+    for size in sizes:
+        own = draw(
+            st.lists(st.integers(0, n_classes - 1), min_size=1, max_size=3, unique=True), "classes"
+        )
         parts.append(np.arange(begin, begin + size))
         y[parts[-1]] = generator.choice(own, size)
         begin += size
-    labels = np.array(["gull", "heron", "kite", "owl", "robin", "wren"])[y] if draw(st.booleans(), "text") else y
+    labels = (
+        np.array(["gull", "heron", "kite", "owl", "robin", "wren"])[y]
+        if draw(st.booleans(), "text")
+        else y
+    )
     options = {
-        "n_components": draw(st.none() | st.integers(1, 64) | st.integers(250, 300), "n_components"),
-        "ridge": draw(st.sampled_from(RIDGE_CANDIDATES) | st.floats(-6, 6).map(lambda power: 10.0**power), "ridge"),
+        "n_components": draw(
+            st.none() | st.integers(1, 64) | st.integers(250, 300), "n_components"
+        ),
+        "ridge": draw(
+            st.sampled_from(RIDGE_CANDIDATES) | st.floats(-6, 6).map(lambda power: 10.0**power),
+            "ridge",
+        ),
         "svm_cost": draw(st.sampled_from([0.1, 10.0]), "svm_cost"),
         "random_state": draw(st.integers(0, 100), "random_state"),
     }
     if draw(st.booleans(), "fused"):
         dims = (1, d - 1) if d > 1 else (d,)
-        model = VisClassifier(layer_dims=dims, layers=tuple(range(1, len(dims) + 1)), hidden=3, epochs=1, **options)
+        model = VisClassifier(
+            layer_dims=dims, layers=tuple(range(1, len(dims) + 1)), hidden=3, epochs=1, **options
+        )
     else:
         model = IncrementalLSSVC(**options)
     return model.settle(X[parts[0]], labels[parts[0]]), X, labels, parts
@@ -47,13 +66,18 @@ def assert_learned(model, X, y, rows):
     """The model must be the one that learned these rows in one process."""
     phi = np.asarray(model._lift(X), dtype=np.float64)
     assert model.classes_.tolist() == np.unique(y[rows]).tolist()
-    assert model.statistics_.class_counts.tolist() == np.unique(y[rows], return_counts=True)[1].tolist()
+    assert (
+        model.statistics_.class_counts.tolist()
+        == np.unique(y[rows], return_counts=True)[1].tolist()
+    )
     wanted = reference.scores(phi[rows], y[rows], phi, model.ridge, model.svm_cost)
     assert reference.error(all_scores(model, X), wanted) < TOLERANCE
 
 
 @given(federations(), st.data())
-def test_sites_merged_in_any_order_are_one_process_and_any_of_them_can_be_withdrawn(federation, data):
+def test_sites_merged_in_any_order_are_one_process_and_any_of_them_can_be_withdrawn(
+    federation, data
+):
     settled, X, y, parts = federation
     base, *sites = (copy.deepcopy(settled).partial_fit(X[rows], y[rows]) for rows in parts)
     digests = [site.statistics_.digest() for site in sites]
@@ -67,7 +91,14 @@ def test_sites_merged_in_any_order_are_one_process_and_any_of_them_can_be_withdr
     withdrawn = data.draw(st.lists(st.sampled_from(range(len(sites))), unique=True), "withdrawn")
     for place in withdrawn:
         whole.unmerge(sites[place])
-    assert_learned(whole, X, y, np.concatenate([parts[0], *(parts[1 + place] for place in order if place not in withdrawn)]))
+    assert_learned(
+        whole,
+        X,
+        y,
+        np.concatenate(
+            [parts[0], *(parts[1 + place] for place in order if place not in withdrawn)]
+        ),
+    )
 
 
 @given(federations())

@@ -40,8 +40,15 @@ class Client(TestClient):
     """What a program does with the service."""
 
     def upload(self, address, contents, labels=(), tests=(), test_labels=(), **options):
-        files = [("images", ("p.png", content)) for content in contents] + [("test_images", ("p.png", each)) for each in tests]
-        return self.post(address, files=files, data={"labels": list(labels), "test_labels": list(test_labels)}, **options)
+        files = [("images", ("p.png", content)) for content in contents] + [
+            ("test_images", ("p.png", each)) for each in tests
+        ]
+        return self.post(
+            address,
+            files=files,
+            data={"labels": list(labels), "test_labels": list(test_labels)},
+            **options,
+        )
 
     def end(self, answer):
         """How the job ended that an answer tells of."""
@@ -61,7 +68,9 @@ class Client(TestClient):
         return job["result"]
 
     def classes(self):
-        return {each["label"]: each["n_images"] for each in self.get("/api/model").json()["classes"]}
+        return {
+            each["label"]: each["n_images"] for each in self.get("/api/model").json()["classes"]
+        }
 
 
 @contextmanager
@@ -73,7 +82,11 @@ def serving(path, encoder, *, limits=None, tokens=None, classifier=None):
         classifier = given or ImageClassifier(encoder, **options)
     service = Service(path, classifier, signature_of(path), limits or Limits())
     try:
-        client = Client(create_app(service, tokens or Tokens()), base_url="http://localhost", raise_server_exceptions=True)
+        client = Client(
+            create_app(service, tokens or Tokens()),
+            base_url="http://localhost",
+            raise_server_exceptions=True,
+        )
         client.service = service
         yield client
     finally:

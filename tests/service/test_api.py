@@ -10,7 +10,8 @@ from filelock import FileLock
 
 from tests import tiny
 from tests.service.conftest import photos, serving
-from visvm import ImageClassifier, model_file
+from visvm import ImageClassifier
+from visvm.model import file as model_file
 from visvm.service import forms
 from visvm.service.core import Service
 from visvm.service.limits import Limits
@@ -42,27 +43,47 @@ def test_a_new_model_is_taught_and_asked(client, place, tmp_path):
     contents, labels = photos(place / "test")
     problem(client.upload("/api/predict", contents[:1]), 409, "knows no class")
     result = client.teach(place / "base")
-    assert (result["session"], result["n_images"], sorted(result["new_classes"])) == (1, 18, ["blue", "green", "red"])
+    assert (result["session"], result["n_images"], sorted(result["new_classes"])) == (
+        1,
+        18,
+        ["blue", "green", "red"],
+    )
     assert client.classes() == {"blue": 6, "green": 6, "red": 6}
-    known = [(content, label) for content, label in zip(contents, labels, strict=True) if label != "yellow"]
-    assert [each["label"] for each in ask(client, [content for content, _ in known])] == [label for _, label in known]
+    known = [
+        (content, label)
+        for content, label in zip(contents, labels, strict=True)
+        if label != "yellow"
+    ]
+    assert [each["label"] for each in ask(client, [content for content, _ in known])] == [
+        label for _, label in known
+    ]
     model_file.read_header(tmp_path / "m.visvm")
 
 
 def test_predictions_are_those_of_the_library_and_the_command_line(taught, place, tmp_path, visvm):
     paths = sorted((place / "test").rglob("*.png"))
     wanted = ImageClassifier.load(tmp_path / "m.visvm", cache=False).predict(paths, top=3)
-    code, out, _ = visvm("predict", tmp_path / "m.visvm", *paths, "--top", 3, "--json", "--no-cache")
+    code, out, _ = visvm(
+        "predict", tmp_path / "m.visvm", *paths, "--top", 3, "--json", "--no-cache"
+    )
     assert code == 0
     lines = [json.loads(line) for line in out.splitlines()]
-    for got, library, line in zip(ask(taught, [path.read_bytes() for path in paths], 3), wanted, lines, strict=True):
-        served, typed = ([(each["label"], each["score"]) for each in answer["top"]] for answer in (got, line))
+    for got, library, line in zip(
+        ask(taught, [path.read_bytes() for path in paths], 3), wanted, lines, strict=True
+    ):
+        served, typed = (
+            [(each["label"], each["score"]) for each in answer["top"]] for answer in (got, line)
+        )
         for other in (library.top, typed):
             assert [label for label, _ in served] == [label for label, _ in other]
-            assert [score for _, score in served] == pytest.approx([score for _, score in other], abs=1e-6)
+            assert [score for _, score in served] == pytest.approx(
+                [score for _, score in other], abs=1e-6
+            )
 
 
-def test_learning_over_http_gives_the_model_that_the_library_gives(taught, place, encoder, tmp_path):
+def test_learning_over_http_gives_the_model_that_the_library_gives(
+    taught, place, encoder, tmp_path
+):
     other = ImageClassifier(encoder, n_components=60, ridge=1.0, layers=(1, 3), cache=False)
     other.learn(*photos(place / "base"))
     served = ImageClassifier.load(tmp_path / "m.visvm", encoder=encoder)
@@ -72,7 +93,13 @@ def test_learning_over_http_gives_the_model_that_the_library_gives(taught, place
 def test_a_session_tells_accuracy_before_and_after(taught, place):
     tests, labels = photos(place / "test")
     result = taught.teach(place / "yellow", tests=tests, test_labels=labels)
-    assert result["test"] == {"n": 16, "accuracy": 1, "accuracy_before": 1, "old_accuracy": 1, "new_accuracy": 1}
+    assert result["test"] == {
+        "n": 16,
+        "accuracy": 1,
+        "accuracy_before": 1,
+        "old_accuracy": 1,
+        "new_accuracy": 1,
+    }
     sessions = taught.get("/api/history").json()["sessions"]
     assert [each["session"] for each in sessions] == [1, 2]
     assert sessions[0]["test"] is None
@@ -96,10 +123,14 @@ def test_evaluating_changes_nothing(taught, place):
 def test_images_are_forgotten_as_if_never_learned(taught, place, tmp_path):
     before = ImageClassifier.load(tmp_path / "m.visvm", cache=False)
     taught.teach(place / "yellow")
-    assert taught.end(taught.upload("/api/forget", *photos(place / "yellow")))["result"] == {"n_images": 5}
+    assert taught.end(taught.upload("/api/forget", *photos(place / "yellow")))["result"] == {
+        "n_images": 5
+    }
     after = ImageClassifier.load(tmp_path / "m.visvm", cache=False)
     paths = sorted((place / "test").rglob("*.png"))
-    for one, other in zip(before.predict(paths, raw=True, top=9), after.predict(paths, raw=True, top=9), strict=True):
+    for one, other in zip(
+        before.predict(paths, raw=True, top=9), after.predict(paths, raw=True, top=9), strict=True
+    ):
         assert dict(one.top) == pytest.approx(dict(other.top), abs=1e-6)
 
 
@@ -107,7 +138,13 @@ def test_a_class_is_renamed_merged_and_forgotten(taught, place, tmp_path):
     rename, forget = "/api/classes/rename", "/api/classes/forget"
     assert taught.end(taught.post(rename, json={"old": "red", "new": "crimson"}))["state"] == "done"
     assert taught.classes() == {"blue": 6, "crimson": 6, "green": 6}
-    problem(taught.post(rename, json={"old": "crimson", "new": "blue"}), 422, "'blue'", "already", "merge")
+    problem(
+        taught.post(rename, json={"old": "crimson", "new": "blue"}),
+        422,
+        "'blue'",
+        "already",
+        "merge",
+    )
     problem(taught.post(rename, json={"old": "mauve", "new": "pink"}), 422, "mauve")
     taught.end(taught.post(rename, json={"old": "crimson", "new": "blue", "merge": True}))
     assert taught.classes() == {"blue": 12, "green": 6}
@@ -139,7 +176,9 @@ def test_a_job_can_be_followed_by_its_events(taught, place):
     with taught.stream("GET", f"/api/jobs/{job['id']}/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = list(answer.iter_lines())
-    events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    events = [
+        json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")
+    ]
     assert lines[0] == "event: job"
     assert events[-1]["state"] == "done"
     assert events[-1]["result"]["new_classes"] == ["yellow"]
@@ -172,7 +211,9 @@ def test_what_is_counted_is_told_to_prometheus(taught, place):
     ],
 )
 @pytest.mark.parametrize("address", ["/api/learn", "/api/forget", "/api/evaluate"])
-def test_bad_input_is_told_in_one_line_and_changes_nothing(taught, tmp_path, address, contents, labels, words):
+def test_bad_input_is_told_in_one_line_and_changes_nothing(
+    taught, tmp_path, address, contents, labels, words
+):
     before, model = (tmp_path / "m.visvm").read_bytes(), taught.get("/api/model").json()
     problem(taught.upload(address, contents, labels), 422, *words)
     assert (tmp_path / "m.visvm").read_bytes() == before
@@ -183,15 +224,32 @@ def test_what_is_no_form_is_told_so(taught, place):
     content = photos(place / "test")[0][0]
     problem(taught.post("/api/predict", content=content), 415, "multipart")
     problem(taught.post("/api/predict", json={}), 415, "multipart")
-    problem(taught.post("/api/predict", content=b"--x", headers={"content-type": "multipart/form-data"}), 400)
+    problem(
+        taught.post(
+            "/api/predict", content=b"--x", headers={"content-type": "multipart/form-data"}
+        ),
+        400,
+    )
     problem(taught.post("/api/predict", files={"photo": content}), 422, "images", "'photo'")
     problem(taught.post("/api/learn", files={"labels": (None, "a")}), 422, "at least one image")
-    problem(taught.post("/api/predict", files={}, data={}, headers={"content-type": "multipart/form-data; boundary=x"}), 400)
+    problem(
+        taught.post(
+            "/api/predict",
+            files={},
+            data={},
+            headers={"content-type": "multipart/form-data; boundary=x"},
+        ),
+        400,
+    )
     problem(taught.upload("/api/predict?top=0", [content]), 422, "top")
     problem(taught.get("/api/nothing"), 404, "openapi.json")
     problem(taught.delete("/api/model"), 405, "openapi.json")
     problem(taught.get("/api/jobs/none"), 404, "job")
-    problem(taught.post("/api/classes/forget", json={"label": "red", "path": "/etc/passwd"}), 422, "path")
+    problem(
+        taught.post("/api/classes/forget", json={"label": "red", "path": "/etc/passwd"}),
+        422,
+        "path",
+    )
 
 
 def test_images_that_were_never_learned_cannot_be_forgotten(taught, place, tmp_path):
@@ -225,7 +283,10 @@ def test_numbers_stay_numbers(place, encoder, tmp_path):
         client.end(client.post("/api/classes/rename", json={"old": 3, "new": "0"}))
         assert 0 in client.classes()
         for label in (0, "4", 5, 9):
-            assert client.end(client.post("/api/classes/forget", json={"label": label}))["state"] == "done"
+            assert (
+                client.end(client.post("/api/classes/forget", json={"label": label}))["state"]
+                == "done"
+            )
         assert client.classes() == {}
         assert client.end(client.upload("/api/learn", contents[:2], ["7"]))["state"] == "done"
         assert client.classes() == {7: 2}
@@ -240,7 +301,9 @@ def test_a_thousand_photos_need_one_file(taught, place, tmp_path):
     content = photos(place / "test")[0][0] + b"\0" * 10_000
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
     try:
-        assert taught.end(taught.upload("/api/learn", [content] * 1000, ["many"]))["state"] == "done"
+        assert (
+            taught.end(taught.upload("/api/learn", [content] * 1000, ["many"]))["state"] == "done"
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert taught.classes()["many"] == 1000
@@ -261,7 +324,11 @@ def test_a_body_of_unknown_length_is_counted(taught, place, encoder, tmp_path):
     with serving(tmp_path / "m.visvm", encoder, limits=limits) as client:
         head = b'--x\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n'
         body = (part for part in [head, *[b"y" * 1000] * 40, b"\r\n--x--\r\n"])
-        answer = client.post("/api/predict", content=body, headers={"content-type": "multipart/form-data; boundary=x"})
+        answer = client.post(
+            "/api/predict",
+            content=body,
+            headers={"content-type": "multipart/form-data; boundary=x"},
+        )
         problem(answer, 413, "20,000 bytes")
 
 
@@ -327,7 +394,9 @@ def test_too_many_changes_are_told_to_come_back(slow, place):
 def test_too_many_questions_are_told_to_come_back(slow, place):
     contents = photos(place / "test")[0]
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(slow.upload("/api/predict", contents[:3])))
+    thread = threading.Thread(
+        target=lambda: answers.append(slow.upload("/api/predict", contents[:3]))
+    )
     thread.start()
     assert slow.begun.wait(10)
     refused = slow.upload("/api/predict", contents[:2])
@@ -341,7 +410,9 @@ def test_too_many_questions_are_told_to_come_back(slow, place):
 
 def test_a_change_is_cancelled_whether_it_waits_or_runs(slow, place, tmp_path):
     before = (tmp_path / "m.visvm").read_bytes()
-    running, waiting = (slow.upload("/api/learn", photos(place / "yellow")[0], ["y"]) for _ in range(2))
+    running, waiting = (
+        slow.upload("/api/learn", photos(place / "yellow")[0], ["y"]) for _ in range(2)
+    )
     assert slow.begun.wait(10)
     assert slow.post(f"/api/jobs/{waiting.json()['id']}/cancel").json()["state"] == "cancelled"
     assert slow.post(f"/api/jobs/{running.json()['id']}/cancel").json()["state"] == "running"
@@ -349,10 +420,14 @@ def test_a_change_is_cancelled_whether_it_waits_or_runs(slow, place, tmp_path):
     assert slow.end(running)["state"] == "cancelled"
     assert (tmp_path / "m.visvm").read_bytes() == before
     assert "y" not in slow.classes()
-    assert slow.end(slow.upload("/api/learn", photos(place / "yellow")[0], ["y"]))["state"] == "done"
+    assert (
+        slow.end(slow.upload("/api/learn", photos(place / "yellow")[0], ["y"]))["state"] == "done"
+    )
 
 
-def test_questions_are_answered_by_the_old_model_until_the_new_one_is_on_disk(taught, place, tmp_path, monkeypatch):
+def test_questions_are_answered_by_the_old_model_until_the_new_one_is_on_disk(
+    taught, place, tmp_path, monkeypatch
+):
     written, go_on = threading.Event(), threading.Event()
     save = ImageClassifier.save
 
@@ -364,7 +439,9 @@ def test_questions_are_answered_by_the_old_model_until_the_new_one_is_on_disk(ta
     monkeypatch.setattr(ImageClassifier, "save", held)
     job = taught.upload("/api/learn", *photos(place / "yellow"))
     assert written.wait(10)
-    contents = [content for content, label in zip(*photos(place / "test"), strict=True) if label == "yellow"]
+    contents = [
+        content for content, label in zip(*photos(place / "test"), strict=True) if label == "yellow"
+    ]
     assert "yellow" not in {each["label"] for each in ask(taught, contents)}
     assert taught.get(f"/api/jobs/{job.json()['id']}").json()["state"] == "running"
     go_on.set()
@@ -397,7 +474,9 @@ def test_what_another_program_has_changed_is_seen_and_kept(taught, place, tmp_pa
     assert taught.classes() == {"blue": 6, "crimson": 6, "green": 6, "yellow": 5}
 
 
-def test_what_another_program_writes_while_the_file_is_read_is_not_lost(taught, place, tmp_path, monkeypatch):
+def test_what_another_program_writes_while_the_file_is_read_is_not_lost(
+    taught, place, tmp_path, monkeypatch
+):
     path, load = tmp_path / "m.visvm", ImageClassifier.load
     other = load(path, cache=False)
     other.learn(place / "yellow")
@@ -417,7 +496,9 @@ def test_what_another_program_writes_while_the_file_is_read_is_not_lost(taught, 
 
 def test_what_another_program_writes_before_the_start_is_not_lost(taught, place, encoder, tmp_path):
     path = tmp_path / "new.visvm"
-    service = Service(path, ImageClassifier(encoder, n_components=60, cache=False), signature_of(path), Limits())
+    service = Service(
+        path, ImageClassifier(encoder, n_components=60, cache=False), signature_of(path), Limits()
+    )
     try:
         path.write_bytes((tmp_path / "m.visvm").read_bytes())
         service.store.change(lambda model: model.rename_class("red", "crimson"), lambda *_: None)
@@ -480,14 +561,19 @@ def test_all_images_of_a_request_are_answered_by_one_state_of_the_model(taught, 
         scored = score(features)
         states.append(service.store.current.revision)
         service.store.change(
-            lambda model: model.rename_class(*(["red", "rot"] if "red" in model.classes_ else ["rot", "red"])), print
+            lambda model: model.rename_class(
+                *(["red", "rot"] if "red" in model.classes_ else ["rot", "red"])
+            ),
+            print,
         )
         return scored
 
     service.encoder._after = renamed_meanwhile
     answer = taught.upload("/api/predict?top=9", contents).json()
     assert len(states) > 1
-    assert len({frozenset(each["label"] for each in one["top"]) for one in answer["predictions"]}) == 1
+    assert (
+        len({frozenset(each["label"] for each in one["top"]) for one in answer["predictions"]}) == 1
+    )
 
 
 def test_an_error_that_is_ours_tells_nothing_of_the_insides(taught, place, monkeypatch, caplog):

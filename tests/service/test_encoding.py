@@ -58,7 +58,9 @@ def test_questions_go_before_learning_but_not_for_ever(pair):
     first, order = shared.submit(image(0)), []
     assert inner.begun.wait(10)
     batch = np.stack([image(7)] * 3)
-    learner = threading.Thread(target=lambda: order.append(("learn", len(shared.encode(batch)), len(inner.sizes))))
+    learner = threading.Thread(
+        target=lambda: order.append(("learn", len(shared.encode(batch)), len(inner.sizes)))
+    )
     learner.start()
     while not shared._patient:
         time.sleep(0.001)

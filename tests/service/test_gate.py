@@ -27,8 +27,14 @@ def guarded(taught, encoder, tmp_path):
         yield client
 
 
-@pytest.mark.parametrize("header", [{}, bearer("x" * 16), bearer(""), {"Authorization": f"Basic {WRITE}"}, bearer("ü" * 16)])
-@pytest.mark.parametrize("address", ["/api/model", "/api/history", "/api/model/file", "/metrics", "/openapi.json", "/api/jobs/x"])
+@pytest.mark.parametrize(
+    "header",
+    [{}, bearer("x" * 16), bearer(""), {"Authorization": f"Basic {WRITE}"}, bearer("ü" * 16)],
+)
+@pytest.mark.parametrize(
+    "address",
+    ["/api/model", "/api/history", "/api/model/file", "/metrics", "/openapi.json", "/api/jobs/x"],
+)
 def test_without_a_token_nothing_is_told(guarded, address, header):
     encoded = {name: value.encode("latin-1") for name, value in header.items()}
     answer = guarded.get(address, headers=encoded)
@@ -39,7 +45,10 @@ def test_without_a_token_nothing_is_told(guarded, address, header):
 def test_a_token_for_reading_asks_but_does_not_change(guarded, place):
     contents, labels = photos(place / "test")
     assert guarded.upload("/api/predict", contents[:1], headers=bearer(READ)).status_code == 200
-    assert guarded.upload("/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)).status_code == 202
+    assert (
+        guarded.upload("/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)).status_code
+        == 202
+    )
     assert not guarded.get("/api/model", headers=bearer(READ)).json()["can_write"]
     for address in ("/api/learn", "/api/forget"):
         problem(guarded.upload(address, contents, labels, headers=bearer(READ)), 403, "writing")
@@ -49,8 +58,12 @@ def test_a_token_for_reading_asks_but_does_not_change(guarded, place):
 
 def test_whoever_reads_cancels_evaluations_and_no_changes(guarded, place):
     contents, labels = photos(place / "test")
-    evaluation = guarded.upload("/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)).json()["id"]
-    change = guarded.upload("/api/learn", contents[:1], labels[:1], headers=bearer(WRITE)).json()["id"]
+    evaluation = guarded.upload(
+        "/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)
+    ).json()["id"]
+    change = guarded.upload("/api/learn", contents[:1], labels[:1], headers=bearer(WRITE)).json()[
+        "id"
+    ]
     assert guarded.post(f"/api/jobs/{evaluation}/cancel", headers=bearer(READ)).status_code == 200
     problem(guarded.post(f"/api/jobs/{change}/cancel", headers=bearer(READ)), 403, "writing")
     problem(guarded.post(f"/api/jobs/{change}/cancel"), 401, "token")
@@ -73,7 +86,10 @@ def test_the_page_and_the_health_need_no_token(guarded):
         assert guarded.get(address).status_code == 200
 
 
-@pytest.mark.parametrize(("write", "read"), [("short", None), (None, "short"), (WRITE, WRITE), ("has a space in it", None)])
+@pytest.mark.parametrize(
+    ("write", "read"),
+    [("short", None), (None, "short"), (WRITE, WRITE), ("has a space in it", None)],
+)
 def test_poor_tokens_are_refused(write, read):
     with pytest.raises(InputError):
         Tokens(write, read)
@@ -104,21 +120,32 @@ def test_this_machine_is(host):
     ],
 )
 def test_another_page_changes_nothing(taught, headers):
-    problem(taught.post("/api/classes/forget", json={"label": "red"}, headers=headers), 403, "another page")
+    problem(
+        taught.post("/api/classes/forget", json={"label": "red"}, headers=headers),
+        403,
+        "another page",
+    )
     assert "red" in taught.classes()
 
 
 def test_our_own_page_does(taught):
     headers = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
-    assert taught.post("/api/classes/forget", json={"label": "red"}, headers=headers).status_code == 202
+    assert (
+        taught.post("/api/classes/forget", json={"label": "red"}, headers=headers).status_code
+        == 202
+    )
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[", "localhost.evil"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "[", "localhost.evil"]
+)
 def test_another_name_for_this_machine_is_not_answered(taught, host):
     problem(taught.get("/api/model", headers={"Host": host}), 403, "another name")
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:9", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:9", "LOCALHOST"]
+)
 def test_its_own_names_are(taught, host):
     assert taught.get("/api/model", headers={"Host": host}).status_code == 200
 
@@ -134,7 +161,16 @@ def test_every_answer_carries_the_headers_that_protect_a_browser(client, address
 
 
 @pytest.mark.parametrize(
-    "path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "//etc/passwd", "/.../x", "/\x00", "/page/../app.py"]
+    "path",
+    [
+        "/../app.py",
+        "/%2e%2e/app.py",
+        "/..%2fapp.py",
+        "//etc/passwd",
+        "/.../x",
+        "/\x00",
+        "/page/../app.py",
+    ],
 )
 def test_no_file_but_the_page_is_served(client, path):
     assert client.get(path.replace("\x00", "%00")).status_code == 404
@@ -160,9 +196,25 @@ def test_a_body_that_pauses_is_given_up(taught, encoder, tmp_path):
         async def send(message):
             sent.append(message)
 
-        headers = [(b"host", b"localhost"), (b"content-type", b"multipart/form-data; boundary=x"), (b"content-length", b"9")]
-        scope = {"type": "http", "method": "POST", "path": "/api/predict", "raw_path": b"/api/predict", "query_string": b""}
-        scope |= {"headers": headers, "scheme": "http", "server": ("localhost", 80), "client": None, "http_version": "1.1"}
+        headers = [
+            (b"host", b"localhost"),
+            (b"content-type", b"multipart/form-data; boundary=x"),
+            (b"content-length", b"9"),
+        ]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/predict",
+            "raw_path": b"/api/predict",
+            "query_string": b"",
+        }
+        scope |= {
+            "headers": headers,
+            "scheme": "http",
+            "server": ("localhost", 80),
+            "client": None,
+            "http_version": "1.1",
+        }
         asyncio.run(app(scope, receive, send))
     assert sent[0]["status"] == 408
 
@@ -171,5 +223,7 @@ def test_a_body_that_pauses_is_given_up(taught, encoder, tmp_path):
 def test_a_body_that_is_no_form_must_be_small(taught, announced):
     body = b'{"label": "' + b"x" * 100_000 + b'"}'
     content = body if announced else (part for part in [body])
-    answer = taught.post("/api/classes/forget", content=content, headers={"content-type": "application/json"})
+    answer = taught.post(
+        "/api/classes/forget", content=content, headers={"content-type": "application/json"}
+    )
     problem(answer, 413, "65,536 bytes")

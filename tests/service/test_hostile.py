@@ -26,7 +26,14 @@ LABELS = [
     "\x1b[31m",
     "\u202exe",
 ]
-HARMLESS_LABELS = ["<script>alert(1)</script>", "../../etc/passwd", "'; drop table classes; --", "🦜", "{{7*7}}", "%s%n"]
+HARMLESS_LABELS = [
+    "<script>alert(1)</script>",
+    "../../etc/passwd",
+    "'; drop table classes; --",
+    "🦜",
+    "{{7*7}}",
+    "%s%n",
+]
 
 
 def chunk(kind, data):
@@ -35,7 +42,12 @@ def chunk(kind, data):
 
 def png(width, height, data=b""):
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(data))
+        + chunk(b"IEND", b"")
+    )
 
 
 def saved(kind, size=(64, 48)):
@@ -49,11 +61,33 @@ def hostile(seed):
     generator = np.random.default_rng(seed)
     whole = {kind: saved(kind) for kind in ("PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP")}
     cut = {"PNG", "JPEG", "WEBP", "TIFF", "BMP"}
-    made = [content[: int(generator.integers(1, len(content) // 2))] for kind, content in whole.items() if kind in cut]
-    made += [generator.bytes(int(generator.integers(1, 3000))), b"", b"\x00" * 1000, b"%PDF-1.4", b"PK\x03\x04" * 99]
-    made += [b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", b"#!/bin/sh\nrm -rf /", b"GIF89a"]
-    made += [png(2**31 - 1, 2**31 - 1), png(100_000, 100_000, b"\x00" * 10**6), png(1, 2**24, b""), png(0, 0)]
-    made += [b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 2**30, 2**30, 1, 24, 0, 0, 0, 0, 0, 0)]
+    made = [
+        content[: int(generator.integers(1, len(content) // 2))]
+        for kind, content in whole.items()
+        if kind in cut
+    ]
+    made += [
+        generator.bytes(int(generator.integers(1, 3000))),
+        b"",
+        b"\x00" * 1000,
+        b"%PDF-1.4",
+        b"PK\x03\x04" * 99,
+    ]
+    made += [
+        b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+        b"#!/bin/sh\nrm -rf /",
+        b"GIF89a",
+    ]
+    made += [
+        png(2**31 - 1, 2**31 - 1),
+        png(100_000, 100_000, b"\x00" * 10**6),
+        png(1, 2**24, b""),
+        png(0, 0),
+    ]
+    made += [
+        b"BM"
+        + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 2**30, 2**30, 1, 24, 0, 0, 0, 0, 0, 0)
+    ]
     return made
 
 
@@ -61,13 +95,17 @@ def hostile(seed):
 def unchanged(taught, tmp_path, encoder):
     """A client of a service with low limits; afterwards its model must be what it was."""
     path = tmp_path / "m.visvm"
-    with serving(path, encoder, limits=Limits(upload_bytes=4 << 20, files=50, pixels=10**7)) as client:
+    with serving(
+        path, encoder, limits=Limits(upload_bytes=4 << 20, files=50, pixels=10**7)
+    ) as client:
         before, model = path.read_bytes(), client.get("/api/model").json()
         yield client
         assert path.read_bytes() == before
         assert client.get("/api/model").json() == model
         assert client.service.jobs.n_waiting == 0
-        assert not [each for each in tmp_path.iterdir() if each.name not in ("m.visvm", ".m.visvm.lock")]
+        assert not [
+            each for each in tmp_path.iterdir() if each.name not in ("m.visvm", ".m.visvm.lock")
+        ]
 
 
 def test_a_thousand_hostile_uploads_are_refused(unchanged, place):
@@ -94,9 +132,13 @@ def test_labels_that_are_no_names_are_refused(unchanged, place, address, label):
 
 
 def test_ten_thousand_files_are_refused(unchanged):
-    answer = unchanged.post("/api/learn", files=[("images", ("a", b"x"))] * 10_000, data={"labels": ["a"]})
+    answer = unchanged.post(
+        "/api/learn", files=[("images", ("a", b"x"))] * 10_000, data={"labels": ["a"]}
+    )
     assert answer.status_code == 413
-    answer = unchanged.post("/api/learn", files=[("images", ("a", b"x"))], data={"labels": ["a"] * 10_000})
+    answer = unchanged.post(
+        "/api/learn", files=[("images", ("a", b"x"))], data={"labels": ["a"] * 10_000}
+    )
     assert answer.status_code == 413
 
 
@@ -124,5 +166,7 @@ def test_odd_names_are_names_and_nothing_else(taught, place):
         assert taught.end(taught.upload("/api/learn", contents, [label]))["state"] == "done"
     assert set(HARMLESS_LABELS) <= set(taught.classes())
     for label in HARMLESS_LABELS:
-        assert taught.end(taught.post("/api/classes/forget", json={"label": label}))["state"] == "done"
+        assert (
+            taught.end(taught.post("/api/classes/forget", json={"label": label}))["state"] == "done"
+        )
     assert taught.classes() == {"blue": 6, "green": 6, "red": 6}

@@ -23,7 +23,9 @@ def schema(place, encoder, tmp_path_factory):
     """The schema of a service that knows three classes."""
     with serving(tmp_path_factory.mktemp("openapi") / "m.visvm", encoder) as client:
         client.teach(place / "base")
-        yield schemathesis.openapi.from_asgi("/openapi.json", client.app, headers={"Host": "localhost"})
+        yield schemathesis.openapi.from_asgi(
+            "/openapi.json", client.app, headers={"Host": "localhost"}
+        )
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
@@ -52,6 +54,8 @@ def test_the_document_names_every_endpoint_with_a_description(client):
             assert "4XX" in operation["responses"]
 
 
-@pytest.mark.parametrize("name", ["Predictions", "JobInfo", "Problem", "Renaming", "ForgettingClass", "ClassCount"])
+@pytest.mark.parametrize(
+    "name", ["Predictions", "JobInfo", "Problem", "Renaming", "ForgettingClass", "ClassCount"]
+)
 def test_what_goes_over_the_wire_has_an_example(client, name):
     assert client.get("/openapi.json").json()["components"]["schemas"][name]["examples"]

@@ -1,7 +1,8 @@
 """CIFAR-100's official files, ``cifar-100-python/{train,test,meta}`` → arrays.
 
-They are pickles, and a pickle can run any code. Here nothing that a file names is ever looked up: the few names that the official
-files need are answered with stand-ins of our own, which only keep what they are given, and every other name is refused.
+They are pickles, and a pickle can run any code. Here nothing that a file names is ever looked up:
+the few names that the official files need are answered with stand-ins of our own, which only keep
+what they are given, and every other name is refused.
 """
 
 import io
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from visvm.errors import InputError
-from visvm.labelled import check_label, shown
+from visvm.errors import InputError, shown
+from visvm.model.labels import check_label
 
 N_CLASSES: Final = 100
 _SHAPE: Final = (3, 32, 32)  # of an image in the files
@@ -37,13 +38,17 @@ def read_split(path: Path) -> tuple[Pixels, NDArray[np.intp]]:
     content = _read(path)
     pixels = _pixels(content.get("data"), path)
     labels = content.get("fine_labels")
-    if not isinstance(labels, list) or not all(isinstance(label, int) and 0 <= label < N_CLASSES for label in labels):
+    if not isinstance(labels, list) or not all(
+        isinstance(label, int) and 0 <= label < N_CLASSES for label in labels
+    ):
         raise _refusal(path, f"its fine_labels are not all whole numbers from 0 to {N_CLASSES - 1}")
     if len(labels) != len(pixels):
         raise _refusal(path, f"it has {len(pixels)} images and {len(labels)} fine_labels")
     missing = sorted(set(range(N_CLASSES)) - set(labels))
     if missing:
-        raise _refusal(path, f"{len(missing)} of its {N_CLASSES} classes have no image, such as {missing[0]}")
+        raise _refusal(
+            path, f"{len(missing)} of its {N_CLASSES} classes have no image, such as {missing[0]}"
+        )
     return pixels, np.array(labels, dtype=np.intp)
 
 
@@ -54,7 +59,10 @@ def read_class_names(path: Path) -> list[str]:
         raise _refusal(path, "it has no list fine_label_names")
     texts = [str(check_label(_text(name), shown(path))) for name in names]
     if len(set(texts)) != N_CLASSES or len(texts) != N_CLASSES:
-        raise _refusal(path, f"it has {len(texts)} fine_label_names, {len(set(texts))} of them different, instead of {N_CLASSES}")
+        raise _refusal(
+            path,
+            f"it has {len(texts)} fine_label_names, {len(set(texts))} of them different, instead of {N_CLASSES}",
+        )
     return texts
 
 
@@ -99,13 +107,16 @@ class BmpImages(Sequence[bytes]):
     def __getitem__(self, index: slice) -> "BmpImages": ...
 
     def __getitem__(self, index: int | slice) -> "bytes | BmpImages":
-        return BmpImages(self.pixels[index]) if isinstance(index, slice) else bmp(self.pixels[index])
+        return (
+            BmpImages(self.pixels[index]) if isinstance(index, slice) else bmp(self.pixels[index])
+        )
 
 
 class _Array:
     """Stands in for numpy's array, and for the function that makes an empty one."""
 
-    state: object = None  # of the class, because a pickle can make an object without calling __init__
+    # of the class, because a pickle can make an object without calling __init__
+    state: object = None
 
     def __init__(self, *_: object) -> None:
         pass
@@ -126,7 +137,9 @@ class _Dtype:
 
 def _latin1(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}, which it does not need and did not get")
+        raise pickle.UnpicklingError(
+            f"it asks for the encoding {encoding!r}, which it does not need and did not get"
+        )
     return text.encode(encoding)
 
 
@@ -141,13 +154,23 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._STAND_INS:
-            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}, which it does not need and did not get")
+            raise pickle.UnpicklingError(
+                f"it asks for {f'{module}.{name}'!r}, which it does not need and did not get"
+            )
         return self._STAND_INS[module, name]
 
 
 # What the unpickler raises on a damaged file.
 _DAMAGE: Final = (
-    *(pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
+    *(
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+    ),
     MemoryError,  # a length that was damaged, or forged
 )
 
@@ -170,10 +193,21 @@ def _pixels(array: object, path: Path) -> Pixels:
     """The stand-in's pixels, (n, 32, 32, 3)."""
     match array.state if isinstance(array, _Array) else None:
         # Version, shape, dtype, whether columns come first, values: what numpy's __reduce__ gives.
-        case (_, (int(n), int(width)), _Dtype(arguments=("u1" | b"u1", *_)), fortran, bytes(values)):
+        case (
+            _,
+            (int(n), int(width)),
+            _Dtype(arguments=("u1" | b"u1", *_)),
+            fortran,
+            bytes(values),
+        ):
             if width != _N_VALUES or len(values) != n * width:
-                raise _refusal(path, f"its data are {len(values)} bytes of shape ({n}, {width}) instead of (n, {_N_VALUES})")
-            rows = np.frombuffer(values, dtype=np.uint8).reshape((n, width), order="F" if fortran else "C")
+                raise _refusal(
+                    path,
+                    f"its data are {len(values)} bytes of shape ({n}, {width}) instead of (n, {_N_VALUES})",
+                )
+            rows = np.frombuffer(values, dtype=np.uint8).reshape(
+                (n, width), order="F" if fortran else "C"
+            )
             return rows.reshape(n, *_SHAPE).transpose(0, 2, 3, 1)
     raise _refusal(path, f"its data are no array of bytes of shape (n, {_N_VALUES})")
 

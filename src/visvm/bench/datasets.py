@@ -36,10 +36,12 @@ class Split:
     Parameters
     ----------
     name : str
-        Whose: "official", or "LAMDA", which stands for the files that the class-incremental papers of Nanjing share.
+        Whose: "official", or "LAMDA", which stands for the files that the class-incremental papers
+        of Nanjing share.
     train, test : Count
     lists : str
-        The files of the archive that say which image belongs where; empty where the archive holds none, or is so divided.
+        The files of the archive that say which image belongs where; empty where the archive holds
+        none, or is so divided.
     """
 
     name: str
@@ -61,7 +63,8 @@ class DataSet:
     n_classes : int
         Of the benchmark.
     increment, half : int
-        Classes a session, and classes of the base session of the protocol that begins with half of them.
+        Classes a session, and classes of the base session of the protocol that begins with half of
+        them.
     classes : str
         Which classes these are; always the first of the sorted names of the class folders.
     splits : tuple of Split
@@ -106,7 +109,14 @@ class DataSet:
 
 
 def _in_class_folders(
-    name: str, title: str, n_classes: int, classes: str, splits: tuple[Split, ...], source: str, url: str, terms: str
+    name: str,
+    title: str,
+    n_classes: int,
+    classes: str,
+    splits: tuple[Split, ...],
+    source: str,
+    url: str,
+    terms: str,
 ) -> DataSet:
     return DataSet(
         name=name,
@@ -148,7 +158,12 @@ DATASETS: Final[dict[str, DataSet]] = {
             200,
             "all",
             (
-                Split("official", Count(5994), Count(5794), "images.txt and train_test_split.txt, where 1 is training"),
+                Split(
+                    "official",
+                    Count(5994),
+                    Count(5794),
+                    "images.txt and train_test_split.txt, where 1 is training",
+                ),
                 Split("LAMDA", Count(9430), Count(2358)),
             ),
             "the authors' page at Caltech (CUB-200-2011)",
@@ -180,7 +195,14 @@ DATASETS: Final[dict[str, DataSet]] = {
             "FGVC-Aircraft",
             100,
             "all 100 variants",
-            (Split("official", Count(6667), Count(3333), "images_variant_trainval.txt and images_variant_test.txt"),),
+            (
+                Split(
+                    "official",
+                    Count(6667),
+                    Count(3333),
+                    "images_variant_trainval.txt and images_variant_test.txt",
+                ),
+            ),
             "the authors' page at Oxford (FGVC-Aircraft)",
             "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
             "non-commercial research only",
@@ -215,7 +237,10 @@ DATASETS: Final[dict[str, DataSet]] = {
             "the first 300 of 397 by folder name",
             (
                 Split(
-                    "official, any of its ten", Count(15000), Count(15000), "Training_01.txt and Testing_01.txt, and so on to 10"
+                    "official, any of its ten",
+                    Count(15000),
+                    Count(15000),
+                    "Training_01.txt and Testing_01.txt, and so on to 10",
                 ),
                 Split("LAMDA", Count(72870, approximate=True), Count(18179, approximate=True)),
             ),

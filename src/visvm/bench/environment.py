@@ -47,12 +47,15 @@ def load_average() -> float | None:
 def code_digest(method: Callable[..., Any]) -> str:
     """A short digest of the code that decides a method's numbers.
 
-    The modules of its class and of what it inherits from, with what they import from their own folder; the head, the streams and
-    the metrics. Comments, docstrings and layout do not count.
+    The modules of its class and of what it inherits from, with what they import from their own
+    folder; the head, the streams and the metrics. Comments, docstrings and layout do not count.
     """
     while isinstance(method, partial):
         method = method.func
-    modules = [inspect.getmodule(part) for part in (inspect.getmro(method) if inspect.isclass(method) else [method])]
+    modules = [
+        inspect.getmodule(part)
+        for part in (inspect.getmro(method) if inspect.isclass(method) else [method])
+    ]
     files: set[Path] = set()
     for module in (*modules, streams, metrics):
         if module is not None and module.__name__.split(".")[0] not in sys.stdlib_module_names:
@@ -98,7 +101,11 @@ def _meaning(path: Path) -> str:
 def _outline(node: object) -> str:
     """A syntax tree in words. ``ast.dump`` writes what is empty too, and what there is to be empty differs between versions."""
     if isinstance(node, ast.AST):
-        parts = (f"{name}={_outline(value)}" for name, value in ast.iter_fields(node) if value is not None and value != [])
+        parts = (
+            f"{name}={_outline(value)}"
+            for name, value in ast.iter_fields(node)
+            if value is not None and value != []
+        )
         return f"{type(node).__name__}({', '.join(parts)})"
     if isinstance(node, list):
         return f"[{', '.join(_outline(part) for part in node if not _is_remark(part))}]"
@@ -107,7 +114,11 @@ def _outline(node: object) -> str:
 
 def _is_remark(node: object) -> bool:
     """Whether this is a docstring, of a function or of a constant."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def usable_cores() -> int:

@@ -21,9 +21,12 @@ from visvm.errors import InputError
 from visvm.head.memory import Session
 from visvm.head.selection import layer_candidates
 
-_COUNTS = ("n_components", "max_selection_samples", "hidden", "epochs", "batch_size")  # options that costs follow from
+# options that costs follow from
+_COUNTS = ("n_components", "max_selection_samples", "hidden", "epochs", "batch_size")
 _EIGEN = 9.0  # operations of an eigen-decomposition, by the cube of its side
-_STEP = 2000.0  # operations of a step of the mixer's training, for each of its weights; most of it is waiting for the memory
+# operations of a step of the mixer's training, for each of its weights; most of it is waiting for
+# the memory
+_STEP = 2000.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,10 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
     order = class_order(len(job.data.classes), run.class_order_seed)
     operations, peak, seen, begin = 0.0, 0, 0, 0
     for size in session_sizes(run.protocol, len(order)):
-        new, tested = _count(job.data.train, order[begin : begin + size]), _count(job.data.test, order[: begin + size])
+        new, tested = (
+            _count(job.data.train, order[begin : begin + size]),
+            _count(job.data.test, order[: begin + size]),
+        )
         if refitting:
             new, seen = new + seen, 0
         first = seen == 0
@@ -79,11 +85,20 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
         operations += 1.0 * new * width * rows + rows**3 / 3  # sums and solve
         side = min(limit, new) if first or choosing else 0
         tries = len(layer_candidates(len(dims))) if fusing else 1
-        operations += tries * (side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3)
-        operations += _training(dims, tries * side + new, {**default_options("vis"), **options}) if first and fusing else 0.0
+        operations += tries * (
+            side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3
+        )
+        operations += (
+            _training(dims, tries * side + new, {**default_options("vis"), **options})
+            if first and fusing
+            else 0.0
+        )
         mixer = 2 * new * (sum(dims) + dims[-1]) if first and fusing else 0
-        session = Session(new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer)
-        kept = 8 * new * sum(dims) if refitting else 0  # the features so far, and a copy while some are added
+        session = Session(
+            new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer
+        )
+        # the features so far, and a copy while some are added
+        kept = 8 * new * sum(dims) if refitting else 0
         peak = max(peak, session.peak_bytes() + kept)
         seen, begin = seen + new, begin + size
     return Estimate(operations / speed, peak)
@@ -91,7 +106,9 @@ def estimate(job: Job, run: Run, speed: float) -> Estimate:
 
 def _training(dims: Sequence[int], n: int, options: dict[str, Any]) -> float:
     """Operations to train a mixer of a middling set of blocks on n images, or several on as many in all."""
-    tapped = np.mean([sum(dims[layer - 1] for layer in layers) for layers in layer_candidates(len(dims))])
+    tapped = np.mean(
+        [sum(dims[layer - 1] for layer in layers) for layers in layer_candidates(len(dims))]
+    )
     steps = options["epochs"] * n / options["batch_size"]
     return float(_STEP * steps * options["hidden"] * (tapped + dims[-1]))
 

@@ -1,7 +1,6 @@
 """Images → features, encoded once: every method of a benchmark learns from the same arrays."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +10,10 @@ from visvm.bench.streams import Samples
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
-from visvm.encoders.pipeline import BATCH_SIZE, content_of, encode_files, encode_stream
+from visvm.encoders.pipeline import BATCH_SIZE, encode_files, encode_stream
+from visvm.encoders.sources import content_of
 from visvm.errors import ImageError
-
-Progress = Callable[[str, int, int], None]
-"""Told the stage, the number of steps done, and of all."""
+from visvm.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -28,13 +26,23 @@ class EncodedData:
 
 
 def encode_data(
-    data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None, progress: Progress
+    data: ImageData,
+    encoder: Encoder,
+    transform: Transform,
+    cache: FeatureCache | None,
+    progress: Progress,
 ) -> EncodedData:
     """Features of all images of a data set, from the cache where they are there."""
 
     def encode(what: str, labelled: LabelledImages) -> Samples:
         stage = f"encoding {data.name} ({what})"
-        encoded = encode_files(labelled.images, encoder, transform, cache, lambda done, total: progress(stage, done, total))
+        encoded = encode_files(
+            labelled.images,
+            encoder,
+            transform,
+            cache,
+            lambda done, total: progress(stage, done, total),
+        )
         if encoded.unreadable:
             first = encoded.unreadable[0]
             raise ImageError(
@@ -46,12 +54,17 @@ def encode_data(
     return EncodedData(data.classes, encode("train", data.train), encode("test", data.test))
 
 
-def count_missing(data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None) -> int:
+def count_missing(
+    data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None
+) -> int:
     """How many images of a data set are not in the cache."""
     missing = 0
     for labelled in (data.train, data.test):
         for image in labelled.images:
-            missing += cache is None or cache.get(feature_key(content_of(image), encoder.digest, transform.key)) is None
+            missing += (
+                cache is None
+                or cache.get(feature_key(content_of(image), encoder.digest, transform.key)) is None
+            )
     return missing
 
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from visvm.bench import cifar
 from visvm.bench.datasets import DATASETS, DataSet
-from visvm.digits import DIGITS, digit_pictures
-from visvm.encoders.pipeline import Source, content_of
-from visvm.errors import ImageError, InputError, VisvmError
-from visvm.labelled import Labelled, expanded, read_labelled, shown
+from visvm.bench.digits import DIGITS, digit_pictures
+from visvm.encoders.sources import Source, content_of, expanded
+from visvm.errors import ImageError, InputError, VisvmError, shown
+from visvm.learning.labelled import Labelled, read_labelled
 
 ROOT_VARIABLE: Final = "VISVM_DATA"
 
@@ -79,34 +79,49 @@ def find_data_root(given: Path | None) -> Path | None:
     root = expanded(chosen)
     if not os.path.isdir(root):
         option = f"the value of {ROOT_VARIABLE}" if given is None else "--data"
-        raise InputError(f"{option} must be a folder of data sets; {shown(root)} is none: correct it, see 'visvm doctor data'")
+        raise InputError(
+            f"{option} must be a folder of data sets; {shown(root)} is none: correct it, see 'visvm doctor data'"
+        )
     return root
 
 
 def load_dataset(
-    name_or_path: str, root: Path | None, *, train_per_class: int | None = None, test_per_class: int | None = None
+    name_or_path: str,
+    root: Path | None,
+    *,
+    train_per_class: int | None = None,
+    test_per_class: int | None = None,
 ) -> ImageData:
     """Find a data set and read it; image files are listed, not opened.
 
     Parameters
     ----------
     name_or_path : str
-        A name of ``DATASETS``, which gives the classes of the benchmark; "digits", scikit-learn's; or the path of a folder with
-        ``train/CLASS/IMAGES`` and ``test/CLASS/IMAGES``, which gives all of its classes.
+        A name of ``DATASETS``, which gives the classes of the benchmark; "digits", scikit-learn's;
+        or the path of a folder with ``train/CLASS/IMAGES`` and ``test/CLASS/IMAGES``, which gives
+        all of its classes.
     root : Path, optional
         The folder of data sets, as in ``data_root``; a path needs none.
     train_per_class, test_per_class : int, optional
-        Keep only the first so many images of each class: in the order of the file for CIFAR-100, by path otherwise.
+        Keep only the first so many images of each class: in the order of the file for CIFAR-100, by
+        path otherwise.
     """
     for option, limit in (("train_per_class", train_per_class), ("test_per_class", test_per_class)):
         if limit is not None and limit < 1:
-            raise InputError(f"{option} must be at least 1; got {limit}: give more, or leave it out for all images")
+            raise InputError(
+                f"{option} must be at least 1; got {limit}: give more, or leave it out for all images"
+            )
     known = DATASETS.get(name_or_path)
     if known is not None:
         data = _of_the_benchmark(known, data_root(root))
     else:
         data = _digits() if name_or_path == "digits" else _of_ones_own(name_or_path)
-    return ImageData(data.name, data.classes, _first(data.train, train_per_class), _first(data.test, test_per_class))
+    return ImageData(
+        data.name,
+        data.classes,
+        _first(data.train, train_per_class),
+        _first(data.test, test_per_class),
+    )
 
 
 def require_present(names: Sequence[str], root: Path | None) -> None:
@@ -156,7 +171,8 @@ class DataState:
     folder : str or None
         Where it was found.
     n_classes : int or None
-        Class folders found, of which the benchmark takes the first; None where it is absent or unreadable.
+        Class folders found, of which the benchmark takes the first; None where it is absent or
+        unreadable.
     n_train, n_test : int or None
         Images found of the benchmark's classes.
     verdict : "absent", "complete", "other counts" or "unreadable"
@@ -190,7 +206,9 @@ def _examine(known: DataSet, root: Path | None) -> DataState:
     used = _only(found, known.n_classes)
     n_train, n_test = len(used.train.images), len(used.test.images)
     whole = len(used.classes) == known.n_classes
-    published = any(split.train.admits(n_train) and split.test.admits(n_test) for split in known.splits)
+    published = any(
+        split.train.admits(n_train) and split.test.admits(n_test) for split in known.splits
+    )
     verdict: Verdict = "complete" if whole and published else "other counts"
     return DataState(known, str(folder), len(found.classes), n_train, n_test, verdict, None)
 
@@ -215,7 +233,10 @@ def _digits() -> ImageData:
 
     def part(first: int, last: int) -> LabelledImages:
         pictures = list(digit_pictures(first, last))
-        return LabelledImages([content for _, content in pictures], np.array([DIGITS.index(name) for name, _ in pictures]))
+        return LabelledImages(
+            [content for _, content in pictures],
+            np.array([DIGITS.index(name) for name, _ in pictures]),
+        )
 
     return ImageData("digits", list(DIGITS), part(0, 100), part(100, 150))
 
@@ -242,13 +263,19 @@ def _read(name: str, folder: Path) -> ImageData:
 def _read_cifar(name: str, folder: Path) -> ImageData:
     classes = cifar.read_class_names(folder / "meta")
     parts = [cifar.read_split(folder / part) for part in ("train", "test")]
-    return ImageData(name, classes, *(LabelledImages(cifar.BmpImages(pixels), labels) for pixels, labels in parts))
+    return ImageData(
+        name,
+        classes,
+        *(LabelledImages(cifar.BmpImages(pixels), labels) for pixels, labels in parts),
+    )
 
 
 def _read_folders(name: str, folder: Path) -> ImageData:
     for part in ("train", "test"):
         if not os.path.isdir(folder / part):
-            raise InputError(f"{shown(folder)} must have the folders train and test; it has no {part}: make it")
+            raise InputError(
+                f"{shown(folder)} must have the folders train and test; it has no {part}: make it"
+            )
     train, test = read_labelled(folder / "train"), read_labelled(folder / "test")
     odd = sorted(set(map(str, train.labels)) ^ set(map(str, test.labels)))
     if odd:
@@ -262,14 +289,18 @@ def _read_folders(name: str, folder: Path) -> ImageData:
 
 def _numbered(labelled: Labelled, classes: list[str]) -> LabelledImages:
     places = {label: place for place, label in enumerate(classes)}
-    return LabelledImages(labelled.sources, np.array([places[str(label)] for label in labelled.labels], dtype=np.intp))
+    return LabelledImages(
+        labelled.sources, np.array([places[str(label)] for label in labelled.labels], dtype=np.intp)
+    )
 
 
 def _only(data: ImageData, n_classes: int) -> ImageData:
     """The first so many classes."""
     if len(data.classes) <= n_classes:
         return data
-    parts = [_taken(part, np.flatnonzero(part.targets < n_classes)) for part in (data.train, data.test)]
+    parts = [
+        _taken(part, np.flatnonzero(part.targets < n_classes)) for part in (data.train, data.test)
+    ]
     return ImageData(data.name, data.classes[:n_classes], *parts)
 
 
@@ -277,7 +308,9 @@ def _first(part: LabelledImages, per_class: int | None) -> LabelledImages:
     """The first so many images of each class, in their order."""
     if per_class is None:
         return part
-    kept = [np.flatnonzero(part.targets == target)[:per_class] for target in np.unique(part.targets)]
+    kept = [
+        np.flatnonzero(part.targets == target)[:per_class] for target in np.unique(part.targets)
+    ]
     return _taken(part, np.sort(np.concatenate(kept)))
 
 
@@ -292,4 +325,6 @@ def _content(image: Source) -> bytes:
     try:
         return content_of(image)
     except OSError as error:
-        raise ImageError(f"every image must be readable; {error.filename} is not ({error.strerror}): replace it") from error
+        raise ImageError(
+            f"every image must be readable; {error.filename} is not ({error.strerror}): replace it"
+        ) from error

@@ -1,7 +1,7 @@
 """From predictions to the numbers that papers print.
 
-A_b is the accuracy over all classes seen after session b; Ā its mean over sessions, A_B the last. Everything here is a share
-between 0 and 1; only tables and figures speak of percent.
+A_b is the accuracy over all classes seen after session b; Ā its mean over sessions, A_B the last.
+Everything here is a share between 0 and 1; only tables and figures speak of percent.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ class Scores:
     group_accuracy : list of float
         On the classes of each session.
     old_accuracy, new_accuracy, harmonic_mean : float or None
-        On the classes of earlier sessions, of the last one, and their harmonic mean; None where there was one session only.
+        On the classes of earlier sessions, of the last one, and their harmonic mean; None where
+        there was one session only.
     confusions : list of (int, int, int)
         Class, what it was taken for, how often; most frequent first.
     """
@@ -70,7 +71,9 @@ def score(labels: Labels, predicted: Labels, session_sizes: Sequence[int]) -> Sc
     several = len(session_sizes) > 1
     old_accuracy, new_accuracy = (share(old), share(groups[-1])) if several else (None, None)
     wrong = table - np.diag(correct)
-    pairs = [(int(label), int(taken), int(wrong[label, taken])) for label, taken in np.argwhere(wrong)]
+    pairs = [
+        (int(label), int(taken), int(wrong[label, taken])) for label, taken in np.argwhere(wrong)
+    ]
     return Scores(
         accuracy=share(slice(0, ends[-1])),
         class_correct=correct.tolist(),
@@ -78,7 +81,9 @@ def score(labels: Labels, predicted: Labels, session_sizes: Sequence[int]) -> Sc
         group_accuracy=[share(group) for group in groups],
         old_accuracy=old_accuracy,
         new_accuracy=new_accuracy,
-        harmonic_mean=None if old_accuracy is None or new_accuracy is None else harmonic_mean(old_accuracy, new_accuracy),
+        harmonic_mean=None
+        if old_accuracy is None or new_accuracy is None
+        else harmonic_mean(old_accuracy, new_accuracy),
         confusions=sorted(pairs, key=lambda pair: (-pair[2], pair)),
     )
 
@@ -127,5 +132,8 @@ def forgetting(group_accuracies: Sequence[Sequence[float]]) -> float | None:
     last = len(group_accuracies) - 1
     if last == 0:
         return None
-    falls = [max(after[group] for after in group_accuracies[group:last]) - group_accuracies[last][group] for group in range(last)]
+    falls = [
+        max(after[group] for after in group_accuracies[group:last]) - group_accuracies[last][group]
+        for group in range(last)
+    ]
     return float(np.mean(falls))

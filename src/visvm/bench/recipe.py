@@ -25,7 +25,8 @@ class Recipe:
     datasets : list of str
         Names, or folders of one's own.
     protocols : list of str
-        "B0" and "B-half" stand for the data set's own two; or such as "B50 Inc10", "sessions 20,10,5".
+        "B0" and "B-half" stand for the data set's own two; or such as "B50 Inc10", "sessions
+        20,10,5".
     methods : list of str
     paper : str
         Which table or figure of the paper it is, if any.
@@ -68,20 +69,28 @@ class Recipe:
         >>> Recipe("r", "", [], [], options={"a": 1}, vary={"b": [2, 3]}).variants()
         [{'a': 1, 'b': 2}, {'a': 1, 'b': 3}]
         """
-        varied = [{**self.options, name: value} for name, values in self.vary.items() for value in values]
+        varied = [
+            {**self.options, name: value} for name, values in self.vary.items() for value in values
+        ]
         return varied or [self.options]
 
     def with_changes(self, **changes: Any) -> "Recipe":
         """The same recipe with what was given in place of what it says; None changes nothing."""
-        return dataclasses.replace(self, **{name: value for name, value in changes.items() if value is not None})
+        return dataclasses.replace(
+            self, **{name: value for name, value in changes.items() if value is not None}
+        )
 
 
 def built_in() -> dict[str, Recipe]:
     """The recipes that come with visvm, by name."""
     every = files("visvm.bench").joinpath("recipes").iterdir()
-    found = sorted((file for file in every if file.name.endswith(".toml")), key=lambda file: file.name)
+    found = sorted(
+        (file for file in every if file.name.endswith(".toml")), key=lambda file: file.name
+    )
     names = [file.name.removesuffix(".toml") for file in found]
-    return {name: _parse(file.read_text("utf-8"), name) for name, file in zip(names, found, strict=True)}
+    return {
+        name: _parse(file.read_text("utf-8"), name) for name, file in zip(names, found, strict=True)
+    }
 
 
 def read_recipe(name: str) -> Recipe:
@@ -91,10 +100,14 @@ def read_recipe(name: str) -> Recipe:
         try:
             return _parse(path.read_text("utf-8"), path.stem)
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} must be a recipe that can be read; it cannot ({error}): correct the path") from error
+            raise InputError(
+                f"{path} must be a recipe that can be read; it cannot ({error}): correct the path"
+            ) from error
     known = built_in()
     if name not in known:
-        raise InputError(f"a recipe must be one of {', '.join(known)}, or a .toml file; got {name!r}: correct it")
+        raise InputError(
+            f"a recipe must be one of {', '.join(known)}, or a .toml file; got {name!r}: correct it"
+        )
     return known[name]
 
 
@@ -102,13 +115,19 @@ def _parse(text: str, name: str) -> Recipe:
     try:
         said: Mapping[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the recipe {name} must be valid TOML; it is not ({error}): correct it") from error
+        raise InputError(
+            f"the recipe {name} must be valid TOML; it is not ({error}): correct it"
+        ) from error
     for key, value in said.items():
         if key not in _CHECKS:
-            raise InputError(f"a recipe must have fields among {', '.join(_CHECKS)}; {name} has {key!r}: remove it")
+            raise InputError(
+                f"a recipe must have fields among {', '.join(_CHECKS)}; {name} has {key!r}: remove it"
+            )
         what, fits = _CHECKS[key]
         if not fits(value):
-            raise InputError(f"{key} of the recipe {name} must be {what}; got {value!r}: correct it")
+            raise InputError(
+                f"{key} of the recipe {name} must be {what}; got {value!r}: correct it"
+            )
     missing = [key for key in ("title", "datasets", "methods") if key not in said]
     if missing:
         raise InputError(f"a recipe must say its {missing[0]}; {name} does not: add it")
@@ -122,7 +141,11 @@ def is_seed(number: int) -> bool:
 
 def _is_plain(value: Any) -> bool:
     """Whether JSON has it: no dates, no tables."""
-    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float)
+    return (
+        all(map(_is_plain, value))
+        if isinstance(value, list)
+        else isinstance(value, str | int | float)
+    )
 
 
 def _is_plain_list(value: Any) -> bool:
@@ -130,18 +153,26 @@ def _is_plain_list(value: Any) -> bool:
 
 
 def _is_list_of(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and value != [] and all(type(item) is kind for item in value)
+    return lambda value: (
+        isinstance(value, list) and value != [] and all(type(item) is kind for item in value)
+    )
 
 
 _TEXT = "text", lambda value: isinstance(value, str)
 _TEXTS = "a list of texts", _is_list_of(str)
-_SEEDS = "a list of whole numbers from 0 to 4294967295", lambda value: _is_list_of(int)(value) and all(map(is_seed, value))
+_SEEDS = (
+    "a list of whole numbers from 0 to 4294967295",
+    lambda value: _is_list_of(int)(value) and all(map(is_seed, value)),
+)
 _COUNT = "a whole number above 0", lambda value: type(value) is int and value > 0
 _CHECKS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("title", "paper", "transform"), _TEXT),
     **dict.fromkeys(("datasets", "protocols", "methods", "encoders"), _TEXTS),
     **dict.fromkeys(("class_order_seeds", "feature_seeds"), _SEEDS),
-    "options": ("a table of numbers, texts and lists", lambda value: isinstance(value, dict) and _is_plain([*value.values()])),
+    "options": (
+        "a table of numbers, texts and lists",
+        lambda value: isinstance(value, dict) and _is_plain([*value.values()]),
+    ),
     "vary": (
         "a table of lists of numbers and texts",
         lambda value: isinstance(value, dict) and all(map(_is_plain_list, value.values())),

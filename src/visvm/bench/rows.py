@@ -1,7 +1,8 @@
 """``results.jsonl``: one line of JSON for every session of every run, appended when it is measured.
 
-A line is written in one piece and flushed to the disk, so a process that is killed leaves whole lines and at most one torn one
-at the end, which is dropped when the file is opened again. What else stands there is nobody's to drop, and refused.
+A line is written in one piece and flushed to the disk, so a process that is killed leaves whole
+lines and at most one torn one at the end, which is dropped when the file is opened again. What else
+stands there is nobody's to drop, and refused.
 """
 
 import errno
@@ -45,7 +46,8 @@ class Run:
     class_order_seed : int
     method : str
     code_digest : str
-        Of the source of the method and of the head: what was measured with other code is measured again.
+        Of the source of the method and of the head: what was measured with other code is measured
+        again.
     seed : int
         Of the method's own random numbers.
     options : dict
@@ -71,7 +73,11 @@ class Run:
     @property
     def key(self) -> str:
         """A short digest by which a run is known again; where data and encoder lie on the disk is not in it."""
-        content = {name: value for name, value in asdict(self).items() if name not in ("dataset", "encoder")}
+        content = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in ("dataset", "encoder")
+        }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -99,23 +105,28 @@ class Row:
     old_accuracy, new_accuracy, harmonic_mean : float or None
         On the classes of earlier sessions, and of this one; None where there are no earlier ones.
     class_correct, class_counts : list of int
-        Of every class seen so far, in the order of arrival: test images recognised, and all of them.
+        Of every class seen so far, in the order of arrival: test images recognised, and all of
+        them.
     confusions : list of (int, int, int)
-        After the last session only: class, what it was taken for (both by arrival, from 0), how often; most frequent first.
+        After the last session only: class, what it was taken for (both by arrival, from 0), how
+        often; most frequent first.
     seconds : dict of float
-        "learn", "predict"; and "encode", what an image takes, the better of two times over one batch.
+        "learn", "predict"; and "encode", what an image takes, the better of two times over one
+        batch.
     peak_memory : int or None
         The most memory the process held while this session was learned and tested, in bytes.
     trainable_parameters, state_bytes : int
     choices : dict
     load_average : float or None
-        How many processes wanted the CPU in the last minute; well above the number of threads, times mean little.
+        How many processes wanted the CPU in the last minute; well above the number of threads,
+        times mean little.
     environment : dict
         Versions, CPU, number of threads.
     measured_at : str
         UTC, ISO 8601.
     n_shared : int or None
-        How many of all test images of the data set are training images too; None in rows from before this was told.
+        How many of all test images of the data set are training images too; None in rows from
+        before this was told.
     """
 
     run: Run
@@ -166,7 +177,12 @@ def parse(line: str) -> Row:
         raise ValueError("an accuracy is not between 0 and 1")
     sessions = {row.session, len(row.session_sizes), len(row.group_accuracy)}
     classes = {sum(row.session_sizes), len(row.class_correct), len(row.class_counts)}
-    if not 1 <= row.session <= row.n_sessions or row.n_test < 1 or len(sessions) > 1 or len(classes) > 1:
+    if (
+        not 1 <= row.session <= row.n_sessions
+        or row.n_test < 1
+        or len(sessions) > 1
+        or len(classes) > 1
+    ):
         raise ValueError("its numbers of sessions, classes and images do not go together")
     return row
 
@@ -184,7 +200,9 @@ def _fits(value: object, hint: Any) -> bool:
         return all(_fits(each, kinds[1]) for each in value.values())
     if kinds or hint is Any:
         return hint is Any
-    return isinstance(value, (int, float) if hint is float else hint) and not isinstance(value, bool)
+    return isinstance(value, (int, float) if hint is float else hint) and not isinstance(
+        value, bool
+    )
 
 
 def _refused(number: str) -> NoReturn:
@@ -195,14 +213,18 @@ def read_rows(folder: Path) -> list[Row]:
     """All rows of a results folder; a torn last line is left out."""
     path = folder / FILE_NAME
     if not path.is_file():
-        raise InputError(f"{folder} must hold {FILE_NAME}; it does not: run 'visvm bench RECIPE --out {folder}' first")
+        raise InputError(
+            f"{folder} must hold {FILE_NAME}; it does not: run 'visvm bench RECIPE --out {folder}' first"
+        )
     rows = []
     *lines, last = path.read_bytes().split(b"\n")
     for number, line in enumerate([*lines, *([] if _is_torn(last) else [last])], start=1):
         try:
             rows.append(parse(line.decode()))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise InputError(f"line {number} of {path} must be a row of results; it is not ({error}): remove the line") from error
+            raise InputError(
+                f"line {number} of {path} must be a row of results; it is not ({error}): remove the line"
+            ) from error
     return rows
 
 
@@ -232,7 +254,9 @@ def open_for_appending(folder: Path) -> Iterator["Results"]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise VisvmError(f"{folder} must not be in use by another 'visvm bench'; it is: wait, or give another --out") from None
+        raise VisvmError(
+            f"{folder} must not be in use by another 'visvm bench'; it is: wait, or give another --out"
+        ) from None
     except OSError as error:
         raise InputError(
             f"--out must be a folder that can be written to; {folder} is not ({error.strerror}): give another"
@@ -305,5 +329,7 @@ class Results:
                 os.fsync(file.fileno())
             except OSError as error:
                 file.truncate(before)
-                raise VisvmError(f"{self.path} must take another row; it does not ({error.strerror}): make room") from error
+                raise VisvmError(
+                    f"{self.path} must take another row; it does not ({error.strerror}): make room"
+                ) from error
         self._remember(row)

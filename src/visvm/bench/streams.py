@@ -1,8 +1,9 @@
 """Classes in sessions: which come when, and what may be seen of them.
 
-The order of the classes is ``RandomState(seed).permutation(n)``, as in the toolboxes whose numbers are compared. A stream hands
-out one session's training images at a time, as arrays of their own, and test images only of classes that have been learned, so
-that nothing a method is given leads to test data or to what is still to come.
+The order of the classes is ``RandomState(seed).permutation(n)``, as in the toolboxes whose numbers
+are compared. A stream hands out one session's training images at a time, as arrays of their own,
+and test images only of classes that have been learned, so that nothing a method is given leads to
+test data or to what is still to come.
 """
 
 import re
@@ -39,8 +40,9 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
     Parameters
     ----------
     protocol : str
-        ``"B50 Inc10"``: 50 classes, then 10 a session, the remainder last; B0 means that the first session is one increment.
-        Or a list, ``"sessions 20,20,5"``; classes beyond its sum are left out.
+        ``"B50 Inc10"``: 50 classes, then 10 a session, the remainder last; B0 means that the first
+        session is one increment. Or a list, ``"sessions 20,20,5"``; classes beyond its sum are left
+        out.
     n_classes : int
 
     Examples
@@ -57,12 +59,18 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
             )
         return sizes
     if (found := _BASE_AND_INCREMENT.fullmatch(text)) is None:
-        raise InputError(f"a protocol must be such as 'B0 Inc10', 'B50 Inc10' or 'sessions 20,10,10'; got {text!r}: correct it")
+        raise InputError(
+            f"a protocol must be such as 'B0 Inc10', 'B50 Inc10' or 'sessions 20,10,10'; got {text!r}: correct it"
+        )
     base, increment = int(found[1]), int(found[2])
     if increment < 1:
-        raise InputError(f"a session must bring a class or more; got {text!r}: raise the number after Inc")
+        raise InputError(
+            f"a session must bring a class or more; got {text!r}: raise the number after Inc"
+        )
     if max(base, increment) > n_classes:
-        raise InputError(f"a protocol must fit the {n_classes} classes there are; got {text!r}: lower its numbers")
+        raise InputError(
+            f"a protocol must fit the {n_classes} classes there are; got {text!r}: lower its numbers"
+        )
     rest = n_classes - (base or increment)
     sizes = [base or increment, *[increment] * (rest // increment), rest % increment]
     return [size for size in sizes if size]
@@ -95,9 +103,12 @@ def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]
     order = np.random.default_rng(seed).permutation(len(samples.targets))
     order = order[np.argsort(samples.targets[order], kind="stable")]
     counts = np.bincount(samples.targets)
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)  # place within the class
+    # place within the class
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     if counts[counts > 0].min() < 2:
-        raise InputError("every class must have two training images or more to be split 4:1; one has a single one: add some")
+        raise InputError(
+            "every class must have two training images or more to be split 4:1; one has a single one: add some"
+        )
     held_out = rank % _FOLDS == np.minimum(counts, _FOLDS)[samples.targets[order]] - 1
     parts = np.sort(order[~held_out]), np.sort(order[held_out])
     train, validation = (Samples(samples.features[rows], samples.targets[rows]) for rows in parts)
@@ -144,7 +155,9 @@ class ClassStream:
     [([2], [0], 1), ([0, 1], [1, 2], 3)]
     """
 
-    def __init__(self, train: Samples, test: Samples, order: Sequence[int], sizes: Sequence[int]) -> None:
+    def __init__(
+        self, train: Samples, test: Samples, order: Sequence[int], sizes: Sequence[int]
+    ) -> None:
         self._train = train
         self._test = test
         self._order = list(order[: sum(sizes)])
@@ -166,7 +179,9 @@ class ClassStream:
     def test(self) -> tuple[Features, Labels]:
         """Test images of all classes handed out so far: features, (n, width), and class numbers, (n,)."""
         if not self._number:
-            raise VisvmError("test images are handed out for classes that were learned; none was yet: learn a session first")
+            raise VisvmError(
+                "test images are handed out for classes that were learned; none was yet: learn a session first"
+            )
         return self._take(self._test, 0, sum(self.sizes))
 
     def _take(self, samples: Samples, begin: int, end: int) -> tuple[Features, Labels]:

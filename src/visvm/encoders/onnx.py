@@ -1,6 +1,7 @@
 """The default engine: ONNX Runtime, on the CPU, or on a GPU where the package ``onnxruntime-gpu`` finds one.
 
-A user's own ONNX file is taken when it says which tensors its blocks put out and how images are prepared: in a file of the same
+A user's own ONNX file is taken when it says which tensors its blocks put out and how images are
+prepared: in a file of the same
 name with ``.json`` added, such as ``vit.onnx.json``::
 
     {"blocks": ["block_1", "block_2"], "size": 224, "resize": 256, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 
 # The exceptions of ONNX Runtime have no base class of their own.
 _FAILURES: tuple[type[Exception], ...] = (
-    *(kind for kind in vars(onnxruntime_pybind11_state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
+    *(
+        kind
+        for kind in vars(onnxruntime_pybind11_state).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ),
     *(RuntimeError, ValueError),
 )
 
@@ -110,8 +115,12 @@ def load_file(path: Path) -> OnnxEncoder:
         raise EncoderError(f"{path} must be an ONNX file; there is no such file: correct the path")
     described = _describe(path)
     blocks = described.pop("blocks")
-    if not (isinstance(blocks, list) and blocks and all(isinstance(block, str) for block in blocks)):
-        raise EncoderError(f"'blocks' in {path}.json must list tensor names, the final block's last; got {blocks!r}: correct it")
+    if not (
+        isinstance(blocks, list) and blocks and all(isinstance(block, str) for block in blocks)
+    ):
+        raise EncoderError(
+            f"'blocks' in {path}.json must list tensor names, the final block's last; got {blocks!r}: correct it"
+        )
     preprocessing = _preprocessing(described, f"{path}.json")
     try:
         model = onnx.load(path, load_external_data=False)
@@ -119,7 +128,9 @@ def load_file(path: Path) -> OnnxEncoder:
         onnx.load_external_data_for_model(model, str(path.parent))
         digests = " ".join(file_digest(file) for file in files)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
-        raise EncoderError(f"{path} must be an ONNX file; it cannot be read as one ({_line(error)}): export it anew") from error
+        raise EncoderError(
+            f"{path} must be an ONNX file; it cannot be read as one ({_line(error)}): export it anew"
+        ) from error
     if not model.graph.node:
         raise EncoderError(f"{path} must be an ONNX file; it holds no graph: export it anew")
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
@@ -128,8 +139,17 @@ def load_file(path: Path) -> OnnxEncoder:
 
 def _places(model: "onnx.ModelProto") -> list[str]:
     """The files beside the model that hold its weights, where it does not hold them itself."""
-    tensors = (tensor for tensor in model.graph.initializer if tensor.data_location == tensor.EXTERNAL)
-    return sorted({entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"})
+    tensors = (
+        tensor for tensor in model.graph.initializer if tensor.data_location == tensor.EXTERNAL
+    )
+    return sorted(
+        {
+            entry.value
+            for tensor in tensors
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+    )
 
 
 def _line(error: Exception) -> str:
@@ -141,7 +161,9 @@ def _input(session: onnxruntime.InferenceSession, name: str) -> str:
     inputs = session.get_inputs()
     if len(inputs) != 1 or any(isinstance(size, int) for size in inputs[0].shape[:1]):
         got = ", ".join(f"{each.name} {each.shape}" for each in inputs)
-        raise EncoderError(f"{name} must have one input, any number of images; it has {got}: export it with an open batch axis")
+        raise EncoderError(
+            f"{name} must have one input, any number of images; it has {got}: export it with an open batch axis"
+        )
     return str(inputs[0].name)
 
 
@@ -150,39 +172,60 @@ def _open(name: str, model: Path | bytes) -> onnxruntime.InferenceSession:
     options.log_severity_level = 4  # what is wrong comes as an exception
     # Threads that spin while they wait take the cores that decode the next images.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit():  # which ONNX Runtime itself does not heed
+    # which ONNX Runtime itself does not heed
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdigit():
         options.intra_op_num_threads = int(threads)
     providers = ["CPUExecutionProvider"]
-    if "CUDAExecutionProvider" in onnxruntime.get_available_providers() and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+    if (
+        "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+        and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+    ):
         providers.insert(0, "CUDAExecutionProvider")
     try:
         return onnxruntime.InferenceSession(
-            model if isinstance(model, bytes) else str(model), options, providers=providers, enable_fallback=0
+            model if isinstance(model, bytes) else str(model),
+            options,
+            providers=providers,
+            enable_fallback=0,
         )
     except _FAILURES as error:
-        raise EncoderError(f"{name} must be a model ONNX Runtime can run; it says: {_line(error)}: export it anew") from error
+        raise EncoderError(
+            f"{name} must be a model ONNX Runtime can run; it says: {_line(error)}: export it anew"
+        ) from error
 
 
 def _describe(path: Path) -> dict[str, Any]:
     beside = Path(f"{path}.json")
-    example = '{"blocks": ["tensor", …], "size": 224, "resize": 256, "mean": [r, g, b], "std": [r, g, b]}'
+    example = (
+        '{"blocks": ["tensor", …], "size": 224, "resize": 256, "mean": [r, g, b], "std": [r, g, b]}'
+    )
     try:
         described = json.loads(beside.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise EncoderError(f"{path} must say which outputs are its blocks; {beside} is missing: write {example} there") from None
+        raise EncoderError(
+            f"{path} must say which outputs are its blocks; {beside} is missing: write {example} there"
+        ) from None
     except (OSError, ValueError) as error:
-        raise EncoderError(f"{beside} must be JSON such as {example}; it cannot be read ({error}): correct it") from error
+        raise EncoderError(
+            f"{beside} must be JSON such as {example}; it cannot be read ({error}): correct it"
+        ) from error
     if not isinstance(described, dict) or "blocks" not in described:
-        raise EncoderError(f"{beside} must be JSON such as {example}; it has no 'blocks': correct it")
+        raise EncoderError(
+            f"{beside} must be JSON such as {example}; it has no 'blocks': correct it"
+        )
     return described
 
 
 def _preprocessing(described: dict[str, Any], where: str) -> Preprocessing:
     unknown = sorted(set(described) - {"size", "resize", "mean", "std"})
     if unknown:
-        raise EncoderError(f"{where} must give blocks, size, resize, mean and std; it has {', '.join(unknown)}: correct it")
+        raise EncoderError(
+            f"{where} must give blocks, size, resize, mean and std; it has {', '.join(unknown)}: correct it"
+        )
     try:
-        mean, std = ((float(r), float(g), float(b)) for r, g, b in (described["mean"], described["std"]))
+        mean, std = (
+            (float(r), float(g), float(b)) for r, g, b in (described["mean"], described["std"])
+        )
         size = operator.index(described["size"])
         found = Preprocessing(size, operator.index(described.get("resize", size)), mean, std)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -190,5 +233,7 @@ def _preprocessing(described: dict[str, Any], where: str) -> Preprocessing:
             f"{where} must give size, a whole number, mean and std, three numbers each; it does not ({error!r}): correct it"
         ) from error
     if not (0 < found.size <= found.resize and np.isfinite([*mean, *std]).all() and min(std) > 0):
-        raise EncoderError(f"{where} must have 0 < size <= resize, finite mean, and std above 0; got {found}: correct it")
+        raise EncoderError(
+            f"{where} must have 0 < size <= resize, finite mean, and std above 0; got {found}: correct it"
+        )
     return found

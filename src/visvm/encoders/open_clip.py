@@ -56,28 +56,31 @@ _INNER = {
 _IN_PROJ = {"attn.in_proj_weight": "weight", "attn.in_proj_bias": "bias"}
 _AFTER_BLOCKS = ("proj", "attn_pool.", "attn_pool_contrastive.")
 
-# Wider vision towers of open_clip (H, g, G) have heads of other widths, which the weights do not show.
+# Wider vision towers of open_clip (H, g, G) have heads of other widths, which the weights do not
+# show.
 _WIDEST_WITH_64 = 1024
 
 
 def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEncoder:
     """An encoder from an open_clip checkpoint of a CLIP vision transformer.
 
-    Width, depth, patch and picture size are read from the shapes. The activation is the exact GELU and a head 64 wide,
-    unless an ``open_clip_config.json`` beside the file says ``quick_gelu`` or ``head_width``; mean, std and size come
-    from there too, or are CLIP's.
+    Width, depth, patch and picture size are read from the shapes. The activation is the exact GELU
+    and a head 64 wide, unless an ``open_clip_config.json`` beside the file says ``quick_gelu`` or
+    ``head_width``; mean, std and size come from there too, or are CLIP's.
 
     Parameters
     ----------
     path : str or Path
-        A ``.pt``, ``.pth``, ``.bin`` or ``.safetensors`` file: a state dict, or a dict that has one as ``state_dict``.
+        A ``.pt``, ``.pth``, ``.bin`` or ``.safetensors`` file: a state dict, or a dict that has one
+        as ``state_dict``.
     device : str, optional
         A device of torch; CUDA where there is one, otherwise the CPU.
 
     Raises
     ------
     EncoderError
-        torch or transformers is missing, or the checkpoint is not that of a plain CLIP vision transformer.
+        torch or transformers is missing, or the checkpoint is not that of a plain CLIP vision
+        transformer.
     WeightsError
         The file cannot be read, or lacks a parameter that the features need.
     """
@@ -91,16 +94,31 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
     settings = _architecture(visual, path, vision)
     size = square_side(picture.get("size", settings["image_size"]), f"{CONFIG_NAME}: size")
     if size // settings["patch_size"] != settings["image_size"] // settings["patch_size"]:
-        raise EncoderError(f"{CONFIG_NAME}: size must be that of the weights, {settings['image_size']}, got {size}")
-    settings |= {"image_size": size, "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu"}
+        raise EncoderError(
+            f"{CONFIG_NAME}: size must be that of the weights, {settings['image_size']}, got {size}"
+        )
+    settings |= {
+        "image_size": size,
+        "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu",
+    }
     with quiet(transformers):
         state = _converted(visual, path)
         if _projects_cls(visual, vision):
             state["visual_projection.weight"] = visual["proj"].T.contiguous()
             settings["projection_dim"] = visual["proj"].shape[1]
-        module = load_module(CLIP_CLASS, str(path), None, config=transformers.CLIPVisionConfig(**settings), state_dict=state)
-    colours = normalisation(picture.get("mean", CLIP_MEAN), picture.get("std", CLIP_STD), f"{CONFIG_NAME}:")
-    return TowerEncoder(str(path), module, Preprocessing(size=size, resize=size, **colours), device=device)
+        module = load_module(
+            CLIP_CLASS,
+            str(path),
+            None,
+            config=transformers.CLIPVisionConfig(**settings),
+            state_dict=state,
+        )
+    colours = normalisation(
+        picture.get("mean", CLIP_MEAN), picture.get("std", CLIP_STD), f"{CONFIG_NAME}:"
+    )
+    return TowerEncoder(
+        str(path), module, Preprocessing(size=size, resize=size, **colours), device=device
+    )
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -110,9 +128,15 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise EncoderError(f"{path}: must be readable JSON: {first_line(error)}; correct it or take it away") from None
+        raise EncoderError(
+            f"{path}: must be readable JSON: {first_line(error)}; correct it or take it away"
+        ) from None
     model = said.get("model_cfg", {}) if isinstance(said, dict) else None
-    inner = [model, said.get("preprocess_cfg", {}), model.get("vision_cfg", {})] if isinstance(model, dict) else [None]
+    inner = (
+        [model, said.get("preprocess_cfg", {}), model.get("vision_cfg", {})]
+        if isinstance(model, dict)
+        else [None]
+    )
     if not all(isinstance(part, dict) for part in inner):
         raise EncoderError(
             f"{path}: must be an object, and so its model_cfg, vision_cfg, preprocess_cfg; correct it or take it away"
@@ -127,14 +151,26 @@ def _read_state(path: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
     if not path.is_file():
-        raise WeightsError(f"{path}: an open_clip checkpoint must be a file, but there is none; check the path")
+        raise WeightsError(
+            f"{path}: an open_clip checkpoint must be a file, but there is none; check the path"
+        )
     try:
         if path.suffix == ".safetensors":
             loaded: Any = load_file(path)
         else:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, KeyError, EOFError, SafetensorError, pickle.UnpicklingError) as error:
-        raise WeightsError(f"{path}: must be a file of weights without code, but cannot be read: {first_line(error)}") from None
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+        KeyError,
+        EOFError,
+        SafetensorError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise WeightsError(
+            f"{path}: must be a file of weights without code, but cannot be read: {first_line(error)}"
+        ) from None
     state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
     if not isinstance(state, dict):
         raise WeightsError(f"{path}: must hold a state dict, got {type(state).__name__}")
@@ -144,19 +180,33 @@ def _read_state(path: Path) -> dict[str, Any]:
 def _visual(state: dict[str, Any], path: Path) -> "State":
     """The vision tower's weights, by their names without "visual."."""
     plain = {str(key).removeprefix("module."): value for key, value in state.items()}
-    visual = {key.removeprefix(_VISUAL): value for key, value in plain.items() if key.startswith(_VISUAL)}
+    visual = {
+        key.removeprefix(_VISUAL): value for key, value in plain.items() if key.startswith(_VISUAL)
+    }
     for key, value in visual.items():
         block = _BLOCK.fullmatch(key)
-        known = block[2] in _INNER or block[2] in _IN_PROJ if block else key in _OUTER or key.startswith(_AFTER_BLOCKS)
+        known = (
+            block[2] in _INNER or block[2] in _IN_PROJ
+            if block
+            else key in _OUTER or key.startswith(_AFTER_BLOCKS)
+        )
         if not known:
-            raise EncoderError(f"{path}: must be a plain CLIP vision transformer of open_clip, but it has {_VISUAL}{key}")
+            raise EncoderError(
+                f"{path}: must be a plain CLIP vision transformer of open_clip, but it has {_VISUAL}{key}"
+            )
         if not hasattr(value, "shape"):
-            raise WeightsError(f"{path}: {_VISUAL}{key} must be a tensor, got {type(value).__name__}; check the file")
+            raise WeightsError(
+                f"{path}: {_VISUAL}{key} must be a tensor, got {type(value).__name__}; check the file"
+            )
     for key, dimensions in (("conv1.weight", 4), ("positional_embedding", 2)):
         if key not in visual:
-            raise WeightsError(f"{path}: an open_clip checkpoint must hold {_VISUAL}{key}, but it is missing; check the file")
+            raise WeightsError(
+                f"{path}: an open_clip checkpoint must hold {_VISUAL}{key}, but it is missing; check the file"
+            )
         if visual[key].ndim != dimensions:
-            raise WeightsError(f"{path}: {_VISUAL}{key} must be a tensor of {dimensions} dimensions, got {visual[key].ndim}")
+            raise WeightsError(
+                f"{path}: {_VISUAL}{key} must be a tensor of {dimensions} dimensions, got {visual[key].ndim}"
+            )
     return visual
 
 
@@ -164,10 +214,14 @@ def _architecture(visual: "State", path: Path, vision: dict[str, Any]) -> dict[s
     """Settings of CLIPVisionConfig, from shapes and, where the shapes do not show them, from the config file."""
     changed = [key for key in ("act_kwargs", "norm_kwargs") if vision.get(key)]
     if changed:
-        raise EncoderError(f"{path}: vision_cfg must not change the activation or the norms, but has {changed[0]}")
+        raise EncoderError(
+            f"{path}: vision_cfg must not change the activation or the norms, but has {changed[0]}"
+        )
     width, _, patch, _ = visual["conv1.weight"].shape
     grid = round((visual["positional_embedding"].shape[0] - 1) ** 0.5)
-    depth = 1 + max((int(found[1]) for key in visual if (found := _BLOCK.fullmatch(key))), default=-1)
+    depth = 1 + max(
+        (int(found[1]) for key in visual if (found := _BLOCK.fullmatch(key))), default=-1
+    )
     if depth == 0:
         raise WeightsError(
             f"{path}: an open_clip checkpoint must hold {_VISUAL}transformer.resblocks, but has none; check the file"
@@ -193,7 +247,12 @@ def _architecture(visual: "State", path: Path, vision: dict[str, Any]) -> dict[s
 def _projects_cls(visual: "State", vision: dict[str, Any]) -> bool:
     """Whether there is a projection, and of the CLS token alone: not of a mean or a mixture of all tokens."""
     pooled = vision.get("global_average_pool") or any(key.startswith("attn_pool") for key in visual)
-    return "proj" in visual and visual["proj"].ndim == 2 and not pooled and vision.get("pool_type", "tok") == "tok"
+    return (
+        "proj" in visual
+        and visual["proj"].ndim == 2
+        and not pooled
+        and vision.get("pool_type", "tok") == "tok"
+    )
 
 
 def _converted(visual: "State", path: Path) -> "State":
@@ -210,7 +269,9 @@ def _converted(visual: "State", path: Path) -> "State":
             state[start + _INNER[block[2]]] = value
             continue
         if value.shape[0] % 3:
-            raise WeightsError(f"{path}: {_VISUAL}{key} must have rows for queries, keys and values, got {tuple(value.shape)}")
+            raise WeightsError(
+                f"{path}: {_VISUAL}{key} must have rows for queries, keys and values, got {tuple(value.shape)}"
+            )
         for part, rows in zip("qkv", value.chunk(3), strict=True):
             state[f"{start}self_attn.{part}_proj.{_IN_PROJ[block[2]]}"] = rows.clone()
     return state

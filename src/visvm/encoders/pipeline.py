@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,30 +12,17 @@ from numpy.typing import NDArray
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform, decode
+from visvm.encoders.sources import Source, content_of
 from visvm.errors import EncoderError, ImageError
 
 BATCH_SIZE = 8
 _WORKERS = 2
-_AHEAD = 8 * BATCH_SIZE  # images read before their turn: what bounds the memory of a folder of any size
+# images read before their turn: what bounds the memory of a folder of any size
+_AHEAD = 8 * BATCH_SIZE
 
-
-class Readable(Protocol):
-    """What gives the content of an image file, as a Path does; as text, it is what messages call the image."""
-
-    def read_bytes(self) -> bytes:
-        """The content."""
-
-
-Source = Readable | bytes
-"""An image file, or the content of one."""
 
 Progress = Callable[[int, int], None]
 """Told the number of images done, and of all."""
-
-
-def content_of(source: Source) -> bytes:
-    """The content of an image file."""
-    return source if isinstance(source, bytes) else source.read_bytes()
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,11 @@ def encode_stream(
             while coming:
                 batch.append(coming.popleft().result())
                 coming.extend(pool.submit(prepare, source) for source in islice(left, 1))
-                if sum(image.pixels is not None for image in batch) == BATCH_SIZE or len(batch) == _AHEAD or not coming:
+                if (
+                    sum(image.pixels is not None for image in batch) == BATCH_SIZE
+                    or len(batch) == _AHEAD
+                    or not coming
+                ):
                     encode_images(batch, encoder, cache)
                     yield [_outcome(image) for image in batch]
                     batch = []
@@ -129,7 +119,11 @@ def encode_stream(
 
 
 def encode_files(
-    images: Sequence[Source], encoder: Encoder, transform: Transform, cache: FeatureCache | None, progress: Progress
+    images: Sequence[Source],
+    encoder: Encoder,
+    transform: Transform,
+    cache: FeatureCache | None,
+    progress: Progress,
 ) -> Encoded:
     """Layer features of images, all together; parameters as in ``encode_stream``."""
     width = sum(encoder.layer_dims)
@@ -151,7 +145,11 @@ def encode_files(
 
 
 def read_image(
-    source: Source, weights_digest: str, layer_dims: tuple[int, ...], transform: Transform, cache: FeatureCache | None
+    source: Source,
+    weights_digest: str,
+    layer_dims: tuple[int, ...],
+    transform: Transform,
+    cache: FeatureCache | None,
 ) -> ReadImage:
     """Read an image and look up its features through these weights; decode it where they are not known."""
     image = ReadImage("an image in memory" if isinstance(source, bytes) else str(source))
@@ -177,10 +175,14 @@ def encode_images(batch: Sequence[ReadImage], encoder: Encoder, cache: FeatureCa
     fresh = [image for image in batch if image.pixels is not None]
     if not fresh:
         return
-    encoded = encoder.encode(np.stack([image.pixels for image in fresh if image.pixels is not None]))
+    encoded = encoder.encode(
+        np.stack([image.pixels for image in fresh if image.pixels is not None])
+    )
     for image, features in zip(fresh, encoded, strict=True):
         if not np.isfinite(features).all():
-            raise EncoderError(f"features must be finite; {encoder.name} gives others for {image.path}: use another encoder")
+            raise EncoderError(
+                f"features must be finite; {encoder.name} gives others for {image.path}: use another encoder"
+            )
         image.features, image.pixels = features, None
     if cache is not None:
         cache.put({image.key: image.features for image in fresh if image.features is not None})

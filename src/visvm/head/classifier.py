@@ -1,6 +1,7 @@
 """Layer features in, labels out: the scikit-learn estimators.
 
-``IncrementalLSSVC`` is kernel map and LS-SVM; ``VisClassifier`` is the paper's whole method, with residual fusion before it.
+``IncrementalLSSVC`` is kernel map and LS-SVM; ``VisClassifier`` is the paper's whole method, with
+residual fusion before it.
 """
 
 from dataclasses import fields
@@ -30,8 +31,8 @@ Indices = NDArray[np.intp]
 class IncrementalLSSVC(IncrementalClassifier):
     """Incremental least-squares SVM on a fixed random kernel map.
 
-    Learning in sessions gives the same model as learning everything at once, whatever the split, the order or the mix of
-    classes.
+    Learning in sessions gives the same model as learning everything at once, whatever the split,
+    the order or the mix of classes.
 
     Parameters
     ----------
@@ -109,15 +110,16 @@ class IncrementalLSSVC(IncrementalClassifier):
 class VisClassifier(IncrementalClassifier):
     """The paper's whole method: residual fusion of layers, fixed random kernel map, incremental least-squares SVM.
 
-    In the first session λ and the layers are chosen on a split of it, the mixer is trained on all of it and then frozen. Every
-    later session only adds to the sums.
+    In the first session λ and the layers are chosen on a split of it, the mixer is trained on all
+    of it and then frozen. Every later session only adds to the sums.
 
     Parameters
     ----------
     layer_dims : sequence of int or None, default=None
         Widths of the layers that stand side by side in X, the final one last; None means one layer.
     layers : "auto" or sequence of int, default="auto"
-        Layers the mixer reads, as 1-based positions in `layer_dims`; "auto" chooses them in the first session.
+        Layers the mixer reads, as 1-based positions in `layer_dims`; "auto" chooses them in the
+        first session.
     n_components, ridge, svm_cost, random_state, max_selection_samples, memory_limit
         As in ``IncrementalLSSVC``.
     hidden : int, default=256
@@ -139,7 +141,8 @@ class VisClassifier(IncrementalClassifier):
     layers_ : tuple of int
         Layers in use.
     layer_path_ : list of LayerTrial
-        Every set of layers tried, with its λ, mean squared error and accuracy; empty where layers were given.
+        Every set of layers tried, with its λ, mean squared error and accuracy; empty where layers
+        were given.
 
     Examples
     --------
@@ -191,15 +194,24 @@ class VisClassifier(IncrementalClassifier):
         """Those that were learned with, or in the base session those that were given."""
         if hasattr(self, "mixer_"):
             return self.mixer_.layer_dims
-        return (int(self.n_features_in_),) if self.layer_dims is None else tuple(int(dim) for dim in self.layer_dims)
+        return (
+            (int(self.n_features_in_),)
+            if self.layer_dims is None
+            else tuple(int(dim) for dim in self.layer_dims)
+        )
 
     def _settle(self, X: Array, targets: Indices, weight: Array) -> None:
         self.ridge_path_: list[RidgeTrial] = []
         self.layer_path_: list[LayerTrial] = []
         automatic = isinstance(self.layers, str)
-        candidates = layer_candidates(len(self._layer_dims())) if automatic else [tuple(int(layer) for layer in self.layers)]
+        candidates = (
+            layer_candidates(len(self._layer_dims()))
+            if automatic
+            else [tuple(int(layer) for layer in self.layers)]
+        )
         if int(targets.max()) == 0:
-            candidates = candidates[:1]  # one class: the mixer is the identity, whichever layers it could read
+            # one class: the mixer is the identity, whichever layers it could read
+            candidates = candidates[:1]
         self.layers_ = candidates[0]
         if len(candidates) > 1 or self.ridge == "auto":
             split = split_base_session(targets, self.max_selection_samples, self.seed_)
@@ -222,7 +234,9 @@ class VisClassifier(IncrementalClassifier):
     ) -> tuple[LayerTrial, list[RidgeTrial]]:
         """Train a mixer on the split's training part and choose λ for it on the rest."""
         mixer = self._train(layers, X[split.train], targets[split.train], weight[split.train])
-        given = {} if self.ridge == "auto" else {"candidates": (float(self.ridge),), "beyond": False}
+        given = (
+            {} if self.ridge == "auto" else {"candidates": (float(self.ridge),), "beyond": False}
+        )
         best, trials = search_ridge(
             lambda chosen: self.kernel_map_.lift(mixer.fuse(X[chosen])),
             targets,
@@ -233,9 +247,21 @@ class VisClassifier(IncrementalClassifier):
         )
         return LayerTrial(layers, *best), trials
 
-    def _train(self, layers: tuple[int, ...], X: Array, targets: Indices, weight: Array) -> ResidualMixer:
-        options = MixerOptions(**{field.name: getattr(self, field.name) for field in fields(MixerOptions)})
-        return train_mixer(X, targets, weight, layer_dims=self._layer_dims(), layers=layers, options=options, seed=self.seed_)
+    def _train(
+        self, layers: tuple[int, ...], X: Array, targets: Indices, weight: Array
+    ) -> ResidualMixer:
+        options = MixerOptions(
+            **{field.name: getattr(self, field.name) for field in fields(MixerOptions)}
+        )
+        return train_mixer(
+            X,
+            targets,
+            weight,
+            layer_dims=self._layer_dims(),
+            layers=layers,
+            options=options,
+            seed=self.seed_,
+        )
 
     def _lift(self, X: Array) -> Array:
         return self.kernel_map_.lift(self.mixer_.fuse(X))
@@ -257,8 +283,18 @@ class VisClassifier(IncrementalClassifier):
         named = isinstance(self.optimizer, str) and self.optimizer in OPTIMIZERS
         require(named, self, "optimizer", f"one of {', '.join(map(repr, OPTIMIZERS))}")
         rate = self.learning_rate
-        require(rate is None or is_positive(rate), self, "learning_rate", "None or a finite number above 0")
-        require(is_positive(self.identity_weight, or_zero=True), self, "identity_weight", "a finite number of at least 0")
+        require(
+            rate is None or is_positive(rate),
+            self,
+            "learning_rate",
+            "None or a finite number above 0",
+        )
+        require(
+            is_positive(self.identity_weight, or_zero=True),
+            self,
+            "identity_weight",
+            "a finite number of at least 0",
+        )
         dims = self.layer_dims
         require(
             dims is None or (is_filled(dims) and all(is_count(dim) for dim in dims)),

@@ -8,13 +8,14 @@ Legend (the paper's eq. 3-6)::
     u = h_L + r                                        (n, layer_dim)   the fused feature
     loss = mean over samples of  cross-entropy(u W' + b_W, y) + identity_weight * |r|^2
 
-V, U and the auxiliary classifier W learn by gradient descent on the base session; W is then thrown away and the mixer never
-changes again. Training is done in units in which |h_L| is 8 on average, so that features of any scale train alike: about 8 is
-what the paper's kind of encoder, CLIP's ViT-B/16, gives.
+V, U and the auxiliary classifier W learn by gradient descent on the base session; W is then thrown
+away and the mixer never changes again. Training is done in units in which |h_L| is 8 on average, so
+that features of any scale train alike: about 8 is what the paper's kind of encoder, CLIP's
+ViT-B/16, gives.
 
-The paper trains by plain SGD. From the identity a few dozen such steps lead nowhere: the residual stays below 1 % of the
-feature and hardly an answer changes (benchmarks/BASE_SESSION.md). Adam gets somewhere in as few epochs, and is the default;
-RESULTS.md says what it gains.
+The paper trains by plain SGD. From the identity a few dozen such steps lead nowhere: the residual
+stays below 1 % of the feature and hardly an answer changes (benchmarks/BASE_SESSION.md). Adam gets
+somewhere in as few epochs, and is the default; RESULTS.md says what it gains.
 """
 
 import hashlib
@@ -66,14 +67,17 @@ class ResidualMixer:
 
     Examples
     --------
-    >>> start = initial_weights((2, 3), (1, 2), hidden=4, n_classes=2, generator=np.random.default_rng(0))
+    >>> generator = np.random.default_rng(0)
+    >>> start = initial_weights((2, 3), (1, 2), hidden=4, n_classes=2, generator=generator)
     >>> mixer = ResidualMixer((2, 3), (1, 2), MixerWeights(*start[:4]))
     >>> X = np.arange(10.0).reshape(2, 5)
-    >>> mixer.fuse(X).tolist() == X[:, 2:].tolist()     # before training: the final layer, unchanged
+    >>> mixer.fuse(X).tolist() == X[:, 2:].tolist()  # untrained: the final layer, unchanged
     True
     """
 
-    def __init__(self, layer_dims: Sequence[int], layers: Sequence[int], weights: MixerWeights) -> None:
+    def __init__(
+        self, layer_dims: Sequence[int], layers: Sequence[int], weights: MixerWeights
+    ) -> None:
         self.layer_dims = tuple(layer_dims)
         self.layers = tuple(layers)
         self.weights = weights
@@ -122,7 +126,12 @@ def tapped_layers(layer_features: Array, layer_dims: Sequence[int], layers: Sequ
 
 
 def initial_weights(
-    layer_dims: Sequence[int], layers: Sequence[int], *, hidden: int, n_classes: int, generator: np.random.Generator
+    layer_dims: Sequence[int],
+    layers: Sequence[int],
+    *,
+    hidden: int,
+    n_classes: int,
+    generator: np.random.Generator,
 ) -> TrainingWeights:
     """Weights of the identity: U and b_U are zero, the rest uniform in ±1/sqrt(inputs), as torch's Linear starts."""
     width, out = sum(layer_dims[i - 1] for i in layers), layer_dims[-1]
@@ -212,7 +221,10 @@ def _plain_steps(weights: TrainingWeights, rate: float) -> Callable[[TrainingWei
 
 def _adam_steps(weights: TrainingWeights, rate: float) -> Callable[[TrainingWeights], None]:
     """Steps of Adam (Kingma and Ba, 2015) with its usual constants."""
-    means, squares = [np.zeros_like(array) for array in weights], [np.zeros_like(array) for array in weights]
+    means, squares = (
+        [np.zeros_like(array) for array in weights],
+        [np.zeros_like(array) for array in weights],
+    )
     keep_mean, keep_square, smallest = 0.9, 0.999, 1e-8
     count = 0
 
@@ -269,7 +281,8 @@ def train_mixer(
 ) -> ResidualMixer:
     """Train the mixer on the base session.
 
-    With one class, or a final layer that is zero, there is nothing to adapt to, and the mixer stays the identity.
+    With one class, or a final layer that is zero, there is nothing to adapt to, and the mixer stays
+    the identity.
 
     Parameters
     ----------
@@ -284,8 +297,13 @@ def train_mixer(
     """
     n_classes = int(targets.max()) + 1
     generator = np.random.default_rng([seed, 0])
-    weights = initial_weights(layer_dims, layers, hidden=options.hidden, n_classes=n_classes, generator=generator)
-    tapped, final = tapped_layers(layer_features, layer_dims, layers), final_layer(layer_features, layer_dims)
+    weights = initial_weights(
+        layer_dims, layers, hidden=options.hidden, n_classes=n_classes, generator=generator
+    )
+    tapped, final = (
+        tapped_layers(layer_features, layer_dims, layers),
+        final_layer(layer_features, layer_dims),
+    )
     length = _mean_length(final)
     if n_classes == 1 or length == 0.0:
         return ResidualMixer(layer_dims, layers, MixerWeights(*weights[:4]))
@@ -299,13 +317,17 @@ def train_mixer(
             f"{options.rate:g}: give a smaller one, or a smaller identity_weight"
         )
     v, v_bias, u, u_bias = weights[:4]
-    return ResidualMixer(layer_dims, layers, MixerWeights(v / unit, v_bias, u * unit, u_bias * unit))
+    return ResidualMixer(
+        layer_dims, layers, MixerWeights(v / unit, v_bias, u * unit, u_bias * unit)
+    )
 
 
 def _mean_length(features: Array) -> float:
     """Root mean square length of the rows, whatever their scale."""
     peak = float(np.abs(features).max(initial=0.0))
-    return 0.0 if peak == 0.0 else peak * float(np.sqrt(np.square(features / peak).sum(axis=1).mean()))
+    return (
+        0.0 if peak == 0.0 else peak * float(np.sqrt(np.square(features / peak).sum(axis=1).mean()))
+    )
 
 
 def _descend(

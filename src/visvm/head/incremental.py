@@ -1,7 +1,7 @@
 """What the two estimators share: how a session is learned, merged, unmerged and forgotten, and how scores are made.
 
-Each of these happens on a draft that takes the estimator's place only when all has gone well, so that an error leaves the
-estimator exactly as it was.
+Each of these happens on a draft that takes the estimator's place only when all has gone well, so
+that an error leaves the estimator exactly as it was.
 """
 
 import copy
@@ -17,7 +17,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from visvm.errors import IncompatibleModelError, InputError
 from visvm.head import memory
-from visvm.head.checks import as_input_error, check_finite, check_labels, check_one_kind, is_count, is_positive, require, seed_of
+from visvm.head.checks import (
+    as_input_error,
+    check_finite,
+    check_labels,
+    check_one_kind,
+    is_count,
+    is_positive,
+    require,
+    seed_of,
+)
 from visvm.head.kernel_map import KernelMap
 from visvm.head.predictor import scores_of
 from visvm.head.scatter import DenseScatter, ThinScatter
@@ -63,11 +72,16 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         return self._commit(draft)
 
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn one more session: any mix of old and new classes, none of which need be announced.
 
-        The first session is the base session, in which λ (and in ``VisClassifier`` the layers and the mixer) are settled.
+        The first session is the base session, in which λ (and in ``VisClassifier`` the layers and
+        the mixer) are settled.
 
         Parameters
         ----------
@@ -90,8 +104,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Make the base session's choices, and learn nothing yet; whatever was learned before is dropped.
 
-        ``fit`` is ``settle``, ``accumulate`` and ``solve``: three steps for data that come in pieces, of which the first may see
-        a sample.
+        ``fit`` is ``settle``, ``accumulate`` and ``solve``: three steps for data that come in
+        pieces, of which the first may see a sample.
 
         Parameters
         ----------
@@ -101,7 +115,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         Returns
         -------
         self
-            Which knows no class, and whose λ, kernel map (and, in ``VisClassifier``, layers and mixer) are settled.
+            Which knows no class, and whose λ, kernel map (and, in ``VisClassifier``, layers and
+            mixer) are settled.
         """
         draft = self._blank()
         draft._validate_parameters()
@@ -109,7 +124,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         draft._solve()
         return self._commit(draft)
 
-    def accumulate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def accumulate(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Add samples to the sums, and solve later: until then scores stay as they are.
 
         Parameters
@@ -144,7 +161,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         Parameters
         ----------
         *others : same type as self
-            Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). They are left as they are.
+            Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). They are
+            left as they are.
 
         Returns
         -------
@@ -224,7 +242,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         old, new : str or int
             A class that is known, and a name of the same kind.
         merge : bool, default=False
-            If the new name is a class already, make both one, as if their samples had been learned under one label.
+            If the new name is a class already, make both one, as if their samples had been learned
+            under one label.
 
         Returns
         -------
@@ -234,10 +253,16 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         names = self.classes_.tolist()
         if old not in names:
             known = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
-            raise InputError(f"the class to rename must be known; {old!r} is not: the model knows {known}")
+            raise InputError(
+                f"the class to rename must be known; {old!r} is not: the model knows {known}"
+            )
         if new in names and not merge:
-            raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another, or merge both")
-        renamed = check_labels([new if name == old else name for name in names], len(names), type(self).__name__)
+            raise InputError(
+                f"the new name must not be taken; {new!r} is a class already: choose another, or merge both"
+            )
+        renamed = check_labels(
+            [new if name == old else name for name in names], len(names), type(self).__name__
+        )
         check_one_kind(self.classes_, renamed)
         draft, order = copy.copy(self), np.argsort(renamed, kind="stable")
         if hasattr(self, "statistics_"):
@@ -273,7 +298,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         ----------
         X : array of shape (n, n_features)
         y : array of shape (n,)
-            As they were learned, each counted once. All are lifted together: give some hundreds at a time.
+            As they were learned, each counted once. All are lifted together: give some hundreds at
+            a time.
 
         Returns
         -------
@@ -284,10 +310,12 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         features, labels, _ = self._validate_samples(X, y, None, base=False)
         self.statistics_.require_learned(labels, np.ones(len(labels)))
         statistics, ridge, scores = self.statistics_, self.ridge_, self._scores(features)
-        # Below this λ, 1 - h of samples that can all be fitted drowns in rounding, and λ makes no difference.
+        # Below this λ, 1 - h of samples that can all be fitted drowns in rounding, and λ makes no
+        # difference.
         least = 1e-6 * self.svm_cost * statistics.square_sum() / statistics.n_samples
         if ridge < least and statistics.n_samples <= self.kernel_map_.width:
-            statistics, ridge = statistics.copy(), least  # a copy, as the factor kept with the sums is that of λ
+            # a copy, as the factor kept with the sums is that of λ
+            statistics, ridge = statistics.copy(), least
             scores = scores_of(features, self._lift, solve(statistics, ridge, self.svm_cost))
         signs = np.where(self.classes_ == labels[:, None], 1.0, -1.0)
         rest = 1.0 - leverage(statistics, self._lift(features), ridge, self.svm_cost)
@@ -310,14 +338,22 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     # How a session goes
 
     def _learn(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, base: bool, classes: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        *,
+        base: bool,
+        classes: ArrayLike | None = None,
     ) -> None:
         """Learn one session, on a draft."""
         self._validate_parameters()
         features, labels, weight = self._validate_samples(X, y, sample_weight, base=base)
         present = np.unique(labels)
         if classes is not None and len(strange := np.setdiff1d(present, np.asarray(classes))):
-            raise InputError(f"labels must be among the classes given; {strange[0]!s} is not: add it, or give none")
+            raise InputError(
+                f"labels must be among the classes given; {strange[0]!s} is not: add it, or give none"
+            )
         if base:
             self._begin(features, labels, weight)
         else:
@@ -378,7 +414,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     def _scores(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         if not len(self.classes_):
-            raise NotFittedError(f"this {type(self).__name__} has forgotten every class: learn one first")
+            raise NotFittedError(
+                f"this {type(self).__name__} has forgotten every class: learn one first"
+            )
         features = self._validate_features(X, base=False)
         return scores_of(features, self._lift, self.coefficients_)
 
@@ -411,16 +449,24 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
 
     def _validate_parameters(self) -> None:
         require(
-            self.n_components is None or (is_count(self.n_components) and self.n_components < 2**31),
+            self.n_components is None
+            or (is_count(self.n_components) and self.n_components < 2**31),
             self,
             "n_components",
             "a whole number from 1 to 2147483647, or None",
         )
         automatic = isinstance(self.ridge, str) and self.ridge == "auto"
-        require(automatic or is_positive(self.ridge), self, "ridge", "'auto' or a finite number above 0")
+        require(
+            automatic or is_positive(self.ridge), self, "ridge", "'auto' or a finite number above 0"
+        )
         require(is_positive(self.svm_cost), self, "svm_cost", "a finite number above 0")
         limit = self.max_selection_samples
-        require(limit is None or is_count(limit), self, "max_selection_samples", "a whole number of at least 1, or None")
+        require(
+            limit is None or is_count(limit),
+            self,
+            "max_selection_samples",
+            "a whole number of at least 1, or None",
+        )
         require(
             self.memory_limit is None or is_positive(self.memory_limit),
             self,
@@ -430,7 +476,11 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
 
     def _validate_features(self, X: ArrayLike, *, base: bool) -> Array:
         with as_input_error():
-            features = np.asarray(validate_data(self, X, reset=base, dtype=[np.float64, np.float32], ensure_all_finite=False))
+            features = np.asarray(
+                validate_data(
+                    self, X, reset=base, dtype=[np.float64, np.float32], ensure_all_finite=False
+                )
+            )
         check_finite(features)
         return features
 
@@ -445,10 +495,14 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         if sample_weight is None:
             return features, labels, np.ones(len(features))
         with as_input_error():
-            weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+            weight = _check_sample_weight(
+                sample_weight, features, dtype=np.float64, ensure_non_negative=True
+            )
         counted = weight > 0
         if not counted.any():
-            raise InputError("sample_weight must be above 0 for some sample; all are 0: leave it out to count each once")
+            raise InputError(
+                "sample_weight must be above 0 for some sample; all are 0: leave it out to count each once"
+            )
         return features[counted], labels[counted], weight[counted]
 
     def _check_merge(self, other: Self, *, forgets: bool = False) -> None:
@@ -460,8 +514,13 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
                 "train both with the same estimator"
             )
         check_is_fitted(other)
-        parts = {"kernel map": "use the same n_components and random_state", "mixer": "start from copies of one fitted model"}
-        for (what, how), mine, theirs in zip(parts.items(), self._digests(), other._digests(), strict=False):
+        parts = {
+            "kernel map": "use the same n_components and random_state",
+            "mixer": "start from copies of one fitted model",
+        }
+        for (what, how), mine, theirs in zip(
+            parts.items(), self._digests(), other._digests(), strict=False
+        ):
             if mine != theirs:
                 raise IncompatibleModelError(
                     f"models to merge must share the {what}; theirs is {theirs[:12]}, this one's {mine[:12]}: {how}"
@@ -470,10 +529,21 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         if len(added.classes):
             check_one_kind(self.statistics_.classes, added.classes)
         n_rows = added.scatter.n_rows if isinstance(added.scatter, ThinScatter) else 0
-        self._check_memory(n_rows, len(added.classes), dense=isinstance(added.scatter, DenseScatter), forgets=forgets)
+        self._check_memory(
+            n_rows,
+            len(added.classes),
+            dense=isinstance(added.scatter, DenseScatter),
+            forgets=forgets,
+        )
 
     def _check_memory(
-        self, n_new: int, n_classes: int, *, base: bool = False, dense: bool = False, forgets: bool = False
+        self,
+        n_new: int,
+        n_classes: int,
+        *,
+        base: bool = False,
+        dense: bool = False,
+        forgets: bool = False,
     ) -> None:
         """Refuse what will not fit: `n_new` rows with at most `n_classes` new classes."""
         scatter, limit = self.statistics_.scatter, self.max_selection_samples
@@ -484,7 +554,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             n_classes=n_classes + len(self.statistics_.classes),
             n_inputs=self._fused_width(),
             width=self.statistics_.n_features,
-            n_selection=min(n_new, max(limit or n_new, 5 * n_classes)) if base and self._selects() else 0,
+            n_selection=min(n_new, max(limit or n_new, 5 * n_classes))
+            if base and self._selects()
+            else 0,
             n_mixer=self._mixer_floats(n_new) if base else 0,
             forgets=forgets,
         )

@@ -1,12 +1,13 @@
 """Fused features → lifted features: a fixed random map, the same on every machine.
 
-``φ(u) = relu(uR)`` with R ~ N(0, 1/d) drawn once from a seed (the paper's eq. 8). Its inner product tends to half the
-arc-cosine kernel of degree 1 as D grows (Cho & Saul, 2009).
+``φ(u) = relu(uR)`` with R ~ N(0, 1/d) drawn once from a seed (the paper's eq. 8). Its inner product
+tends to half the arc-cosine kernel of degree 1 as D grows (Cho & Saul, 2009).
 
-R is not kept in a model file: it is drawn again from its seed. So its stream must never change. It is made of Philox4x64
-integers, whose values are fixed by a published specification, and of IEEE additions, products, divisions and square roots,
-which every machine rounds alike; the logarithm, which machines do not round alike, is computed here from those. The digest
-of R is kept beside the seed and proves it.
+R is not kept in a model file: it is drawn again from its seed. So its stream must never change. It
+is made of Philox4x64 integers, whose values are fixed by a published specification, and of IEEE
+additions, products, divisions and square roots, which every machine rounds alike; the logarithm,
+which machines do not round alike, is computed here from those. The digest of R is kept beside the
+seed and proves it.
 """
 
 import hashlib
@@ -136,7 +137,12 @@ class KernelMap:
         return sha.hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"n_inputs": self.n_inputs, "n_components": self.n_components, "seed": self.seed, "digest": self.digest}
+        return {
+            "n_inputs": self.n_inputs,
+            "n_components": self.n_components,
+            "seed": self.seed,
+            "digest": self.digest,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["n_inputs"], state["n_components"], state["seed"])  # type: ignore[misc]

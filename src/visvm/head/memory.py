@@ -1,6 +1,7 @@
 """How much memory a session will need, told before it starts.
 
-The figures count the arrays that are alive together at the worst moment; ``benchmarks/head.py`` measures the same moments.
+The figures count the arrays that are alive together at the worst moment; ``benchmarks/head.py``
+measures the same moments.
 """
 
 import os
@@ -59,7 +60,9 @@ class Session:
 
     def held_bytes(self) -> int:
         """What the model holds already."""
-        return _FLOAT * (self.width**2 if self.is_dense else self.n_rows * self.width + self.n_rows**2 // 2)
+        return _FLOAT * (
+            self.width**2 if self.is_dense else self.n_rows * self.width + self.n_rows**2 // 2
+        )
 
     def select_bytes(self) -> int:
         """Peak while λ is chosen and the mixer trained: the lifted sample, the decomposition, the layers."""
@@ -86,7 +89,8 @@ def available_bytes() -> int | None:
     limit = (group / "memory.max").read_text().strip() if (group / "memory.max").exists() else "max"
     if limit != "max":
         counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        used = int((group / "memory.current").read_text()) - int(counts["inactive_file"])  # file cache gives way
+        # file cache gives way
+        used = int((group / "memory.current").read_text()) - int(counts["inactive_file"])
         amounts.append(max(int(limit) - used, 0))
     return min(amounts) if amounts else None
 

@@ -53,7 +53,9 @@ class Predictor:
 
     def scores(self, features: Features) -> Array:
         """Scores, (n, C), of layer features, (n, sum of layer_dims)."""
-        scores = scores_of(features, lambda rows: self.kernel_map.lift(self.mixer.fuse(rows)), self.coefficients)
+        scores = scores_of(
+            features, lambda rows: self.kernel_map.lift(self.mixer.fuse(rows)), self.coefficients
+        )
         return scores[:, self._shown]
 
     def predict(self, features: Features) -> NDArray[np.generic]:

@@ -1,10 +1,11 @@
 """Large matrix products and factorisations, all by SciPy's BLAS.
 
-numpy and SciPy bring a BLAS each, with threads of its own that wait busily between calls; work that alternates between the
-two loses a third of its speed to that. SciPy's has the symmetric and in-place calls, so everything large goes there.
+numpy and SciPy bring a BLAS each, with threads of its own that wait busily between calls; work that
+alternates between the two loses a third of its speed to that. SciPy's has the symmetric and
+in-place calls, so everything large goes there.
 
-Symmetric matrices live in the lower triangle of a Fortran-ordered square; the upper triangle is scratch space in which
-``ShiftedCholesky`` puts its factor, so that solving needs no second matrix.
+Symmetric matrices live in the lower triangle of a Fortran-ordered square; the upper triangle is
+scratch space in which ``ShiftedCholesky`` puts its factor, so that solving needs no second matrix.
 """
 
 from types import TracebackType
@@ -29,7 +30,9 @@ def product(left: NDArray[np.floating[Any]], right: NDArray[np.floating[Any]]) -
 def add_product(total: Array, left: Array, right: Array) -> None:
     """Add left @ right to a C-ordered matrix, in place."""
     (a, a_turned), (b, b_turned) = _operand(right), _operand(left)
-    blas.dgemm(1.0, a, b, beta=1.0, c=total.T, trans_a=not a_turned, trans_b=not b_turned, overwrite_c=1)
+    blas.dgemm(
+        1.0, a, b, beta=1.0, c=total.T, trans_a=not a_turned, trans_b=not b_turned, overwrite_c=1
+    )
 
 
 def _operand(matrix: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floating[Any]], bool]:
@@ -64,7 +67,8 @@ class GrowingCholesky:
     def __init__(self, shift: float) -> None:
         self.shift = shift
         self.largest = 0.0  # of K's diagonal
-        self._panels: list[tuple[Array, Array]] = []  # per panel: (n, columns before it) and its lower corner (n, n)
+        # per panel: (n, columns before it) and its lower corner (n, n)
+        self._panels: list[tuple[Array, Array]] = []
 
     @property
     def n_rows(self) -> int:
@@ -80,7 +84,11 @@ class GrowingCholesky:
             if kept <= 0:
                 break
             whole = kept == len(corner)
-            panel = (left, corner) if whole else (left[:kept].copy(order="F"), corner[:kept, :kept].copy(order="F"))
+            panel = (
+                (left, corner)
+                if whole
+                else (left[:kept].copy(order="F"), corner[:kept, :kept].copy(order="F"))
+            )
             twin._panels.append(panel)
             count += kept
         return twin
@@ -111,14 +119,17 @@ class GrowingCholesky:
         for before, triangle in self._panels:
             here = rows[:, begin : begin + len(triangle)]
             if begin:
-                blas.dgemm(-1.0, rows[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1)
+                blas.dgemm(
+                    -1.0, rows[:, :begin], before, beta=1.0, c=here, trans_b=1, overwrite_c=1
+                )
             blas.dtrsm(1.0, triangle, here, side=1, lower=1, trans_a=1, overwrite_b=1)
             begin += len(triangle)
         return begin
 
     def solve(self, right: Array) -> Array:
         """Solve (K + shift·I) x = right, (rows, k)."""
-        turned = np.array(right, order="C").T  # (k, rows) in Fortran order: slices of columns are contiguous
+        # (k, rows) in Fortran order: slices of columns are contiguous
+        turned = np.array(right, order="C").T
         begin = self._substitute(turned)
         for before, triangle in reversed(self._panels):
             begin -= len(triangle)
@@ -158,7 +169,12 @@ class ShiftedCholesky:
             raise LinAlgError(f"leading minor {info} is not positive")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._diagonal[:] = self._kept
 
     def solve(self, right: Array) -> Array:

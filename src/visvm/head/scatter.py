@@ -1,17 +1,19 @@
 """The second moment of the lifted features about their mean, in one of two exact forms.
 
-``scatter = Σ (φ - mean)(φ - mean)ᵀ = gram - N·mean·meanᵀ`` holds what the Gram matrix adds to the class sums. It is kept
-instead of the Gram matrix because ReLU features have a mean far larger than their spread: the Gram matrix spends float64's
-digits on the mean, and a small λ then drowns in rounding (``solver.py``).
+``scatter = Σ (φ - mean)(φ - mean)ᵀ = gram - N·mean·meanᵀ`` holds what the Gram matrix adds to the
+class sums. It is kept instead of the Gram matrix because ReLU features have a mean far larger than
+their spread: the Gram matrix spends float64's digits on the mean, and a small λ then drowns in
+rounding (``solver.py``).
 
 - **Thin**: while few samples have been seen, a factor F with FᵀF = scatter, one row a sample, and the Cholesky factor of its
   small kernel matrix FFᵀ. Nothing of size D x D exists.
 - **Dense**: the D x D matrix itself.
 
-Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. No row of F belongs to one sample: the
-rows of every batch are turned by a random rotation that is not kept. Its seed is a hash of sums over the rows themselves, so that
-equal data give equal bits while nobody who lacks the data can draw the rotation again. What a rotation leaves as it is can still
-be told from F: each session's scatter, and with the targets each session's class sums.
+Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. No row of F
+belongs to one sample: the rows of every batch are turned by a random rotation that is not kept. Its
+seed is a hash of sums over the rows themselves, so that equal data give equal bits while nobody who
+lacks the data can draw the rotation again. What a rotation leaves as it is can still be told from
+F: each session's scatter, and with the targets each session's class sums.
 """
 
 import hashlib
@@ -36,9 +38,12 @@ Array = NDArray[np.float64]
 
 THIN_SHARE = 2 / 3
 """The thin form is kept up to this share of D in rows. It stays the faster one nearly up to D, where a session's N²·n operations
-meet the D³/3 of a dense one; but from here on it would, beside the dense form it turns into, outgrow two dense matrices."""
+meet the D³/3 of a dense one; but from here on it would, beside the dense form it turns into,
+outgrow two dense matrices."""
 
-_GROUP = 64  # rows turned together: every stored row is a blend of many samples, at a cost far below the kernel rows'
+# rows turned together: every stored row is a blend of many samples, at a cost far below the kernel
+# rows'
+_GROUP = 64
 
 
 class DenseScatter:
@@ -49,7 +54,8 @@ class DenseScatter:
     matrix : array of shape (D, D)
         Of which the lower triangle counts.
     cross : array of shape (D, C)
-        Σ (φ - mean)(t - mean of t)ᵀ over the one-hot targets t. Class sums and mean would give it too, but not its last digits.
+        Σ (φ - mean)(t - mean of t)ᵀ over the one-hot targets t. Class sums and mean would give it
+        too, but not its last digits.
     """
 
     def __init__(self, matrix: Array, cross: Array) -> None:
@@ -61,7 +67,8 @@ class DenseScatter:
         return DenseScatter(self.matrix.copy(order="F"), self.cross.copy())
 
     def __getstate__(self) -> tuple[int, Array, Array]:
-        return len(self.matrix), packed(self.matrix), self.cross  # half of the matrix is enough to send
+        # half of the matrix is enough to send
+        return len(self.matrix), packed(self.matrix), self.cross
 
     def __setstate__(self, state: tuple[int, Array, Array]) -> None:
         self.matrix, self.cross = unpacked(state[1], state[0]), state[2]
@@ -208,8 +215,8 @@ class ThinScatter:
     def subtract(self, rows: Array, targets: Array, scale: float) -> None:
         """Take away the difference rows of a batch that was added, from squares that add up to `scale`.
 
-        F is brought to an orthonormal basis of its rows, where the subtraction is that of the dense form, and a factor is
-        taken of what is left.
+        F is brought to an orthonormal basis of its rows, where the subtraction is that of the dense
+        form, and a factor is taken of what is left.
         """
         factor = np.concatenate(self.blocks) if self.blocks else np.empty((0, self.n_features))
         basis, triangle = qr(factor.T, mode="economic", overwrite_a=True)  # (D, rows), (rows, rows)
@@ -224,7 +231,10 @@ class ThinScatter:
         real = values > len(values) * np.finfo(float).eps * size
         root = np.sqrt(values[real])
         self.blocks, self.targets, self._factored_rows = [], np.empty((0, targets.shape[1])), 0
-        self.add(product((vectors[:, real] * root).T, basis.T), product((vectors[:, real] / root).T, cross))
+        self.add(
+            product((vectors[:, real] * root).T, basis.T),
+            product((vectors[:, real] / root).T, cross),
+        )
 
     def check(self, scale: float) -> None:
         """Nothing to do: `subtract` has checked."""
@@ -264,7 +274,9 @@ class ThinScatter:
 
     def times(self, matrix: Array) -> Array:
         """F @ matrix, shape (rows, k)."""
-        return np.concatenate([product(block, matrix) for block in self.blocks] or [np.empty((0, matrix.shape[1]))])
+        return np.concatenate(
+            [product(block, matrix) for block in self.blocks] or [np.empty((0, matrix.shape[1]))]
+        )
 
     def transposed_times(self, matrix: Array) -> Array:
         """Fᵀ @ matrix, shape (D, k)."""

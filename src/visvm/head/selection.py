@@ -1,8 +1,9 @@
 """The base session's two choices: λ, and which layers to tap.
 
-Both are made once, on the first batch a model learns, and hold for ever after. A fifth of every class is held out; λ is the
-largest candidate whose mean squared error of the ±1 targets there is within 2 % of the least, the layers those with the highest
-accuracy. All λ come from one decomposition (``solver.RidgePath``). Where a class has fewer than five samples, or there is one
+Both are made once, on the first batch a model learns, and hold for ever after. A fifth of every
+class is held out; λ is the largest candidate whose mean squared error of the ±1 targets there is
+within 2 % of the least, the layers those with the highest accuracy. All λ come from one
+decomposition (``solver.RidgePath``). Where a class has fewer than five samples, or there is one
 class only, every sample is held out in turn instead, in closed form.
 """
 
@@ -18,11 +19,32 @@ from visvm.head.solver import RidgePath
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-RIDGE_CANDIDATES = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)
+RIDGE_CANDIDATES = (
+    1e-6,
+    1e-5,
+    1e-4,
+    3e-4,
+    1e-3,
+    3e-3,
+    1e-2,
+    3e-2,
+    1e-1,
+    3e-1,
+    1.0,
+    3.0,
+    10.0,
+    30.0,
+    100.0,
+    300.0,
+    1e3,
+    3e3,
+    1e4,
+)
 """The paper's 16 values of λ, and 30, 300 and 3 000: steps of ten cost points (benchmarks/base_session.py ridge)."""
 
 _FOLDS = 5  # one fifth is held out
-_WORTH = 1e-6  # beyond the candidates, a further value is tried while the last one gained this share
+# beyond the candidates, a further value is tried while the last one gained this share
+_WORTH = 1e-6
 _SMALL = 1e-3  # beside the largest eigenvalue
 _ALIKE = 0.02  # errors that differ by a smaller share are alike
 _ALIKE_TO_ONE = 1e-3  # one class: errors of the ±1 targets that differ by less are alike
@@ -62,7 +84,8 @@ def split_base_session(targets: Indices, limit: int | None, seed: int) -> Split:
     targets : int array of shape (n,)
         Class indices from 0.
     limit : int or None
-        Look at no more than about this many samples, the same share of every class but at least five of each.
+        Look at no more than about this many samples, the same share of every class but at least
+        five of each.
     seed : int
 
     Examples
@@ -106,7 +129,8 @@ def search_ridge(
     Parameters
     ----------
     lift : callable
-        Gives the lifted features, (m, D), of the samples with these indices, as an array that may be overwritten.
+        Gives the lifted features, (m, D), of the samples with these indices, as an array that may
+        be overwritten.
     targets : int array of shape (n,)
         Class indices from 0.
     weight : array of shape (n,)
@@ -114,8 +138,8 @@ def search_ridge(
     svm_cost : float
     candidates : sequence of float
     beyond : bool
-        Go on past the first and the last candidate where one of them is the best (or all are small beside the data), if
-        samples were held out to tell.
+        Go on past the first and the last candidate where one of them is the best (or all are small
+        beside the data), if samples were held out to tell.
     negative : float
         Target of a sample for the classes that are not its own, as in ``solver.solve``.
 
@@ -149,29 +173,38 @@ class _RidgeSearch:
         judged = split.train if split.held_out is None else split.held_out
         self._svm_cost = svm_cost
         self._path = RidgePath(lift(split.train), signs[split.train], weight[split.train])
-        self._projected = None if split.held_out is None else self._path.project(lift(split.held_out))
+        self._projected = (
+            None if split.held_out is None else self._path.project(lift(split.held_out))
+        )
         self._signs, self._targets, self._weight = signs[judged], targets[judged], weight[judged]
 
     def attempt(self, ridge: float) -> RidgeTrial:
         """Judge one λ."""
         shift = ridge / self._svm_cost
         path, projected = self._path, self._projected
-        scores = path.leave_one_out_scores(shift) if projected is None else path.scores(projected, shift)
+        scores = (
+            path.leave_one_out_scores(shift) if projected is None else path.scores(projected, shift)
+        )
         errors = ((scores - self._signs) ** 2).mean(axis=1)
         correct = scores.argmax(axis=1) == self._targets
-        mse, accuracy = (float(np.average(values, weights=self._weight)) for values in (errors, correct))
+        mse, accuracy = (
+            float(np.average(values, weights=self._weight)) for values in (errors, correct)
+        )
         return RidgeTrial(ridge, mse, accuracy)
 
     def usable(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
         """Those with a λ that float64 resolves; the largest where it resolves none."""
         noise = float(np.finfo(float).eps) * self._path.largest / _ROUNDING
-        return [trial for trial in trials if self._path.smallest + trial.ridge / self._svm_cost >= noise] or trials[-1:]
+        return [
+            trial for trial in trials if self._path.smallest + trial.ridge / self._svm_cost >= noise
+        ] or trials[-1:]
 
     def best(self, trials: list[RidgeTrial]) -> RidgeTrial:
         """The usable one with the least error; among those alike the largest λ.
 
-        A first session of a few images is fitted as well by any small λ. Later sessions are not: where the number of images
-        nears D, a tiny λ costs many points (the interpolation peak). So what the error cannot tell is settled for the safe side.
+        A first session of a few images is fitted as well by any small λ. Later sessions are not:
+        where the number of images nears D, a tiny λ costs many points (the interpolation peak). So
+        what the error cannot tell is settled for the safe side.
         """
         usable = self.usable(trials)
         least = min(trial.mse for trial in usable)
@@ -184,12 +217,16 @@ class _RidgeSearch:
         small = trials[-1].ridge / self._svm_cost < _SMALL * self._path.largest
         if not small and self.best(trials) not in (self.usable(trials)[0], trials[-1]):
             return trials
-        # Upwards as far as λ can matter: the whole grid may lie on a plateau, or in a shallow dip, far below the minimum.
+        # Upwards as far as λ can matter: the whole grid may lie on a plateau, or in a shallow dip,
+        # far below the minimum.
         gain = True
-        while trials[-1].ridge / self._svm_cost < self._path.largest or (gain and self.best(trials) == trials[-1]):
+        while trials[-1].ridge / self._svm_cost < self._path.largest or (
+            gain and self.best(trials) == trials[-1]
+        ):
             trials = [*trials, self.attempt(_above(trials[-1].ridge))]
             gain = trials[-1].mse < trials[-2].mse * (1.0 - _WORTH)
-        # Downwards only for a gain worth having: a smaller λ is less well conditioned for every session to come.
+        # Downwards only for a gain worth having: a smaller λ is less well conditioned for every
+        # session to come.
         gain = self.best(trials) == trials[0]
         while gain:
             trials = [self.attempt(0.1 * trials[0].ridge), *trials]

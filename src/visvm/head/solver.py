@@ -1,6 +1,7 @@
 """Sums and λ → coefficients, exactly.
 
-The paper solves ``(λI + C_svm·G) W̃ = C_svm·Q`` (eq. 17). Only μ = λ / C_svm matters. With φ split into its mean m and the
+The paper solves ``(λI + C_svm·G) W̃ = C_svm·Q`` (eq. 17). Only μ = λ / C_svm matters. With φ split
+into its mean m and the
 rest, and the bias eliminated, the same W̃ = [w; b] comes from the scatter S and the centred right-hand side B::
 
     (S + μI + κ·m·mᵀ) w = B + κ·m·ȳᵀ        κ = N·μ / (N + μ),   ȳ = mean ±1 target
@@ -12,12 +13,13 @@ and the rank-one term is added after the solve: with w₀ = (S + μI)⁻¹B and 
 
 Thin form: w₀ = Fᵀ(FFᵀ + μI)⁻¹T with the rotated targets T, and v = (m - Fᵀ(FFᵀ + μI)⁻¹Fm) / μ.
 
-**Precision.** Everything is float64, and the mean is kept apart. ReLU features have a mean far above their spread, so the
-largest eigenvalue of G is about N·|m|², and forming G in float64 leaves an error of about 1e-16·N·|m|² in every direction.
-λ can be as small as 1e-6 (μ = 1e-7): features with a mean of 100 then lose all but two digits of their scores, and in
-float32 the same happens to ordinary features. Without the mean the error is 1e-16 times the *spread*, which leaves the
-scores their 1e-5. A thin solve whose conditioning would still cost digits is refined with residuals from F itself, which
-no squaring has touched.
+**Precision.** Everything is float64, and the mean is kept apart. ReLU features have a mean far
+above their spread, so the largest eigenvalue of G is about N·|m|², and forming G in float64 leaves
+an error of about 1e-16·N·|m|² in every direction. λ can be as small as 1e-6 (μ = 1e-7): features
+with a mean of 100 then lose all but two digits of their scores, and in float32 the same happens to
+ordinary features. Without the mean the error is 1e-16 times the *spread*, which leaves the scores
+their 1e-5. A thin solve whose conditioning would still cost digits is refined with residuals from F
+itself, which no squaring has touched.
 """
 
 import warnings
@@ -37,7 +39,9 @@ Array = NDArray[np.float64]
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
-def solve(statistics: Statistics, ridge: float, svm_cost: float, *, negative: float = -1.0) -> Array:
+def solve(
+    statistics: Statistics, ridge: float, svm_cost: float, *, negative: float = -1.0
+) -> Array:
     """Solve for the coefficients of all classes seen, eq. 17.
 
     Parameters
@@ -49,7 +53,8 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float, *, negative: fl
     svm_cost : float
         C_svm.
     negative : float
-        Target of a sample for the classes that are not its own; that of its own is 1. -1 is the paper's coding, 0 is one-hot.
+        Target of a sample for the classes that are not its own; that of its own is 1. -1 is the
+        paper's coding, 0 is one-hot.
 
     Returns
     -------
@@ -93,8 +98,9 @@ def solve(statistics: Statistics, ridge: float, svm_cost: float, *, negative: fl
 def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: float) -> Array:
     """How far each sample's score follows its own target: h = φ̃ᵀ(G + μI)⁻¹φ̃, between 0 and 1.
 
-    A sample of target y and score f that the model has learned would have got the score y - (y - f) / (1 - h) from a model
-    that had not. With φ' = φ - m·N/(N + μ) and the names above, h = φ'ᵀ(S + μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ).
+    A sample of target y and score f that the model has learned would have got the score y - (y - f)
+    / (1 - h) from a model that had not. With φ' = φ - m·N/(N + μ) and the names above, h = φ'ᵀ(S +
+    μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ).
 
     Parameters
     ----------
@@ -118,7 +124,9 @@ def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: floa
         except LinAlgError:
             shift = _raised(statistics, shift)
     pull = count * shift / (count + shift)
-    result = quadratic[:-1] - pull * along[:-1] ** 2 / (1.0 + pull * along[-1]) + 1.0 / (count + shift)
+    result = (
+        quadratic[:-1] - pull * along[:-1] ** 2 / (1.0 + pull * along[-1]) + 1.0 / (count + shift)
+    )
     return np.asarray(np.clip(result, 0.0, 1.0))
 
 
@@ -143,7 +151,9 @@ def _raised(statistics: Statistics, shift: float) -> float:
 
 def _check_finite(size: float) -> None:
     if not np.isfinite(size):
-        raise InputError("features, weights and ridge must be small enough for float64; their squares overflow: scale them down")
+        raise InputError(
+            "features, weights and ridge must be small enough for float64; their squares overflow: scale them down"
+        )
 
 
 def _solve(statistics: Statistics, shift: float, negative: float) -> Array:
@@ -184,8 +194,9 @@ def _solve_thin(scatter: ThinScatter, mean: Array, shift: float, gap: float) -> 
 class RidgePath:
     """Scores for any λ from one decomposition.
 
-    The scatter S of the training rows Z, or their kernel matrix ZZᵀ where that is smaller, is decomposed once; a candidate λ then
-    costs one small product. The formulas are those of `solve` in the coordinates of the eigenvectors.
+    The scatter S of the training rows Z, or their kernel matrix ZZᵀ where that is smaller, is
+    decomposed once; a candidate λ then costs one small product. The formulas are those of `solve`
+    in the coordinates of the eigenvectors.
 
     Parameters
     ----------
@@ -198,7 +209,8 @@ class RidgePath:
     Attributes
     ----------
     largest, smallest : float
-        Extreme eigenvalues of the scatter; `smallest` is zero where there are too few rows to span the space.
+        Extreme eigenvalues of the scatter; `smallest` is zero where there are too few rows to span
+        the space.
     """
 
     def __init__(self, lifted: Array, signs: Array, weight: Array) -> None:
@@ -216,15 +228,21 @@ class RidgePath:
         if self._dual:
             square = kernel_product(self._rows)
             self._lifted_unit = float(np.trace(square)) / n or 1.0
-            # Known to vanish, that direction gets an eigenvalue in the middle, so that it stays apart from small ones.
+            # Known to vanish, that direction gets an eigenvalue in the middle, so that it stays
+            # apart from small ones.
             blas.dsyr(self._lifted_unit, self._unit, a=square, lower=1, overwrite_a=1)
         else:
             square = np.zeros((d, d), order="F")
             add_symmetric_product(square, self._rows)
         _check_finite(float(np.trace(square)))
-        values, vectors = eigh(square, lower=True, overwrite_a=True, driver="evd", check_finite=False)
+        values, vectors = eigh(
+            square, lower=True, overwrite_a=True, driver="evd", check_finite=False
+        )
         self._values, self._vectors = np.maximum(values, 0.0), np.asarray(vectors)
-        self.smallest, self.largest = 0.0 if self._dual else float(self._values[0]), float(self._values[-1])
+        self.smallest, self.largest = (
+            0.0 if self._dual else float(self._values[0]),
+            float(self._values[-1]),
+        )
         if self._dual:
             self._right = self._vectors.T @ self._targets
             self._mean_inside = (self._rows @ self._mean) @ self._vectors
@@ -260,7 +278,9 @@ class RidgePath:
         """(values + μ)⁻¹ of the mean's coordinates, and mᵀv."""
         toward_mean = self._mean_inside / (self._values + shift)
         along = float(self._mean_inside @ toward_mean)
-        return toward_mean, (float(self._mean @ self._mean) - along) / shift if self._dual else along
+        return toward_mean, (
+            float(self._mean @ self._mean) - along
+        ) / shift if self._dual else along
 
     @cached_property
     def _own_coordinates(self) -> Array:
@@ -270,19 +290,32 @@ class RidgePath:
     def leave_one_out_scores(self, shift: float) -> Array:
         """Scores, (n, C), of every training row by the model that did not see it, at μ = `shift`.
 
-        With A = (Φ̃Φ̃ᵀ + μI)⁻¹ over the (weighted) augmented rows, row i is missed by [AY]ᵢ / Aᵢᵢ. Here A = L + ρ·qqᵀ, where
-        L = (ZZᵀ + μI)⁻¹ without the direction `unit`, and q = L·Z·m - unit / √N.
+        With A = (Φ̃Φ̃ᵀ + μI)⁻¹ over the (weighted) augmented rows, row i is missed by [AY]ᵢ / Aᵢᵢ.
+        Here A = L + ρ·qqᵀ, where L = (ZZᵀ + μI)⁻¹ without the direction `unit`, and q = L·Z·m -
+        unit / √N.
         """
         inverse = 1.0 / (self._values + shift)
         # L = offset·I + basis·middle·basisᵀ - unit·unitᵀ·remainder
         if self._dual:
-            basis, offset, middle, remainder = self._vectors, 0.0, inverse, 1.0 / (self._lifted_unit + shift)
+            basis, offset, middle, remainder = (
+                self._vectors,
+                0.0,
+                inverse,
+                1.0 / (self._lifted_unit + shift),
+            )
         else:
-            basis, offset, middle, remainder = self._own_coordinates, 1.0 / shift, -inverse / shift, 1.0 / shift
+            basis, offset, middle, remainder = (
+                self._own_coordinates,
+                1.0 / shift,
+                -inverse / shift,
+                1.0 / shift,
+            )
 
         def invert(columns: Array) -> Array:
             spread = basis @ (middle[:, None] * (basis.T @ columns))
-            return np.asarray(offset * columns + spread - remainder * np.outer(self._unit, self._unit @ columns))
+            return np.asarray(
+                offset * columns + spread - remainder * np.outer(self._unit, self._unit @ columns)
+            )
 
         _, along = self._toward_mean(shift)
         pull = self._count * shift / (self._count + shift)

@@ -1,15 +1,17 @@
 """Lifted features and labels → additive sums: all that a model remembers of its data.
 
-State is the sum of the features of every class, the number of samples of every class (the last row of the former, the feature
-that is always 1), and the scatter (``scatter.py``). λ, the target coding and the order of the classes are not in it. The
-paper's G, Q and s (eq. 14) are derived: ``gram``, ``cross_moment`` and ``feature_sum``.
+State is the sum of the features of every class, the number of samples of every class (the last row
+of the former, the feature that is always 1), and the scatter (``scatter.py``). λ, the target coding
+and the order of the classes are not in it. The paper's G, Q and s (eq. 14) are derived: ``gram``,
+``cross_moment`` and ``feature_sum``.
 
 Two sets of samples a and b with means m_a, m_b and N_a, N_b samples are joined by::
 
     scatter(a ∪ b) = scatter(a) + scatter(b) + N_a·N_b/(N_a + N_b) · (m_b - m_a)(m_b - m_a)ᵀ
 
-so a batch adds n *difference rows* to the factor: its own n samples as n - 1 differences between them, and one difference between
-its mean and the mean so far. Learning, merging, unmerging and forgetting are these sums, added or taken away.
+so a batch adds n *difference rows* to the factor: its own n samples as n - 1 differences between
+them, and one difference between its mean and the mean so far. Learning, merging, unmerging and
+forgetting are these sums, added or taken away.
 """
 
 import hashlib
@@ -124,12 +126,19 @@ class Statistics:
     def copy(self) -> "Statistics":
         """A copy that can be changed without changing this one."""
         twin = Statistics(self.n_features)
-        twin.classes, twin.class_sums, twin.scatter = self.classes, self.class_sums, self.scatter.copy()
+        twin.classes, twin.class_sums, twin.scatter = (
+            self.classes,
+            self.class_sums,
+            self.scatter.copy(),
+        )
         return twin
 
     def reserve(self, n_new: int) -> None:
         """Take the form in which `n_new` more rows are best added; the sums stay as they are."""
-        if isinstance(self.scatter, ThinScatter) and self.scatter.n_rows + n_new > THIN_SHARE * self.n_features:
+        if (
+            isinstance(self.scatter, ThinScatter)
+            and self.scatter.n_rows + n_new > THIN_SHARE * self.n_features
+        ):
             self.scatter = self.scatter.to_dense()
 
     def add(self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None) -> None:
@@ -144,7 +153,9 @@ class Statistics:
             How often each sample counts, above zero.
         """
         self.reserve(len(lifted))
-        self._set_classes(np.union1d(self.classes, labels) if len(self.classes) else np.unique(labels))
+        self._set_classes(
+            np.union1d(self.classes, labels) if len(self.classes) else np.unique(labels)
+        )
         one_hot, weight = self._one_hot(labels), np.ones(len(lifted)) if weight is None else weight
         sums, before = _sums(lifted, one_hot, weight), self._moments(self.class_sums)
         self.scatter.add(*_difference_rows(lifted, one_hot, weight, before))
@@ -198,13 +209,16 @@ class Statistics:
                 f"but {given[worst]:g} were given: give only what was learned"
             )
 
-    def subtract(self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None) -> None:
+    def subtract(
+        self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None
+    ) -> None:
         """Forget samples that were learned. Parameters as in `add`.
 
         Raises
         ------
         NeverLearnedError
-            The sums could not be those of any data. The object may then be half-way: work on a copy.
+            The sums could not be those of any data. The object may then be half-way: work on a
+            copy.
         """
         weight = np.ones(len(lifted)) if weight is None else weight
         self.require_learned(labels, weight)
@@ -220,7 +234,8 @@ class Statistics:
         Raises
         ------
         NeverLearnedError
-            The sums could not be those of any data. The object may then be half-way: work on a copy.
+            The sums could not be those of any data. The object may then be half-way: work on a
+            copy.
         """
         if not len(other.classes):
             return
@@ -238,7 +253,12 @@ class Statistics:
                 self.scatter = self.scatter.to_dense()
             self.scatter.unmerge(twin.scatter)
         if isinstance(self.scatter, ThinScatter):  # whose every subtraction costs a decomposition
-            parts = [(np.concatenate([rows for rows, _ in parts]), np.concatenate([targets for _, targets in parts]))]
+            parts = [
+                (
+                    np.concatenate([rows for rows, _ in parts]),
+                    np.concatenate([targets for _, targets in parts]),
+                )
+            ]
         for rows, targets in parts:
             self.scatter.subtract(rows, targets, scale)
         self._shrink(left, gone)
@@ -266,7 +286,10 @@ class Statistics:
         """Keep what is left when samples have been taken away."""
         self.class_sums = class_sums
         if gone.all():
-            self.classes, self.class_sums = np.empty(0, dtype=np.int64), np.empty((self.n_features + 1, 0))
+            self.classes, self.class_sums = (
+                np.empty(0, dtype=np.int64),
+                np.empty((self.n_features + 1, 0)),
+            )
             self.scatter = ThinScatter(self.n_features)
         else:
             self._set_classes(self.classes[~gone])
@@ -275,7 +298,11 @@ class Statistics:
         """The same sums, whose columns can be moved and renamed without changing these; a dense matrix is shared."""
         twin, scatter = Statistics(self.n_features), self.scatter
         twin.classes, twin.class_sums = self.classes, self.class_sums
-        twin.scatter = DenseScatter(scatter.matrix, scatter.cross) if isinstance(scatter, DenseScatter) else scatter.copy()
+        twin.scatter = (
+            DenseScatter(scatter.matrix, scatter.cross)
+            if isinstance(scatter, DenseScatter)
+            else scatter.copy()
+        )
         return twin
 
     def rename(self, classes: NDArray[np.generic]) -> None:
@@ -323,11 +350,13 @@ def _mean_difference(batch: _Moments, before: _Moments) -> tuple[Array, Array]:
     return scale * (batch.mean - before.mean), scale * (batch.target_mean - before.target_mean)
 
 
-def _difference_rows(lifted: Array, one_hot: Array, weight: Array, before: _Moments) -> tuple[Array, Array]:
+def _difference_rows(
+    lifted: Array, one_hot: Array, weight: Array, before: _Moments
+) -> tuple[Array, Array]:
     """Rows, (n, D), and targets, (n, C), by which a batch adds to the scatter of the samples `before` it.
 
-    `lifted` becomes the rows. A reflection takes the weights' own direction, along which centred rows vanish, to the first
-    row; the difference of the means goes there.
+    `lifted` becomes the rows. A reflection takes the weights' own direction, along which centred
+    rows vanish, to the first row; the difference of the means goes there.
     """
     root, count = np.sqrt(weight), float(weight.sum())
     batch = _Moments(count, weight @ lifted / count, weight @ one_hot / count)
@@ -338,7 +367,15 @@ def _difference_rows(lifted: Array, one_hot: Array, weight: Array, before: _Mome
     axis = root / np.sqrt(count)
     axis[0] += 1.0
     for array in (rows, targets):
-        blas.dger(-1.0 / axis[0], axis @ array, axis, a=array.T, overwrite_x=0, overwrite_y=0, overwrite_a=1)
+        blas.dger(
+            -1.0 / axis[0],
+            axis @ array,
+            axis,
+            a=array.T,
+            overwrite_x=0,
+            overwrite_y=0,
+            overwrite_a=1,
+        )
     if not before.count:
         return rows[1:], targets[1:]
     rows[0], targets[0] = _mean_difference(batch, before)

@@ -16,9 +16,9 @@ from starlette.staticfiles import StaticFiles
 from visvm import __version__
 from visvm.errors import InputError
 from visvm.image_classifier import ImageClassifier
-from visvm.labelled import Label
-from visvm.learning import Progress
-from visvm.results import first_session_note
+from visvm.model.labels import Label
+from visvm.model.results import first_session_note
+from visvm.progress import Progress
 from visvm.service import schemas
 from visvm.service.core import Service
 from visvm.service.forms import read_form
@@ -31,7 +31,12 @@ _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
 _HEARTBEAT = 150  # looks, after which a follower is told that we are still there
 _CHUNK = 1 << 20
 
-_IMAGES = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}, "description": "Image files."}
+_IMAGES = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "string", "format": "binary"},
+    "description": "Image files.",
+}
 _LABELS = {
     "type": "array",
     "minItems": 1,
@@ -56,7 +61,10 @@ def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK
         summary="Learn to recognise images class by class, and never forget.",
         docs_url=None,  # its page would be fetched from elsewhere
         redoc_url=None,
-        responses={"4XX": _problem_schema("Refused, and nothing was changed."), "5XX": _problem_schema("Not now.")},
+        responses={
+            "4XX": _problem_schema("Refused, and nothing was changed."),
+            "5XX": _problem_schema("Not now."),
+        },
     )
     app.add_middleware(
         Gate,
@@ -98,12 +106,21 @@ def _add_state(app: FastAPI, service: Service) -> None:
             raise BusyError("the service must be ready; it is stopping: try another, or later", 5)
         return schemas.Status(status="ready")
 
-    @app.get("/metrics", tags=["service"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    @app.get(
+        "/metrics",
+        tags=["service"],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+    )
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/api/model", tags=["model"], responses={304: {"description": "As it was when you last asked."}})
+    @app.get(
+        "/api/model",
+        tags=["model"],
+        responses={304: {"description": "As it was when you last asked."}},
+    )
     async def model(request: Request, response: Response) -> schemas.ModelInfo:
         """What the model knows: its classes and how many images of each it has learned."""
         told = schemas.describe_model(service.store, service.limits, request.scope["visvm.write"])
@@ -116,7 +133,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/api/history", tags=["model"])
     async def history() -> schemas.History:
         """What was learned when, and the accuracy after it."""
-        return schemas.History.model_validate({"sessions": service.store.current.classifier.history_})
+        return schemas.History.model_validate(
+            {"sessions": service.store.current.classifier.history_}
+        )
 
     @app.get(
         "/api/model/file",
@@ -127,20 +146,31 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def model_file() -> StreamingResponse:
         """The model file, to be used with the command line or another service."""
         if not service.store.path.is_file():
-            raise RefusedError(409, "there must be a model file to download; there is none: teach the model, and it is written")
-        file = service.store.path.open("rb")  # which stays this state of the model, whatever is written meanwhile
+            raise RefusedError(
+                409,
+                "there must be a model file to download; there is none: teach the model, and it is written",
+            )
+        # which stays this state of the model, whatever is written meanwhile
+        file = service.store.path.open("rb")
         file.seek(0, 2)
         name = quote(service.store.path.name, safe="")
-        headers = {"Content-Length": str(file.tell()), "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        headers = {
+            "Content-Length": str(file.tell()),
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        }
         file.seek(0)
-        return StreamingResponse(_chunks(file), media_type="application/octet-stream", headers=headers)
+        return StreamingResponse(
+            _chunks(file), media_type="application/octet-stream", headers=headers
+        )
 
 
 def _add_predict(app: FastAPI, service: Service) -> None:
     """What images show."""
 
     @app.post("/api/predict", tags=["model"], openapi_extra=_form({"images": _IMAGES}, ["images"]))
-    async def predict(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> schemas.Predictions:
+    async def predict(
+        request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5
+    ) -> schemas.Predictions:
         """Say what images show: the likeliest classes of each with their probabilities."""
         form = await read_form(request, service.limits, ["images"])
         with closing(form):
@@ -162,9 +192,17 @@ def _add_predict(app: FastAPI, service: Service) -> None:
             await _require_client(request)
 
             def work(progress: Progress) -> dict[str, Any]:
-                found = service.store.current.classifier.evaluate(form.images["images"], labels, progress=progress)
-                per_class = [{"label": label, "n": each.n, "accuracy": each.accuracy} for label, each in found.per_class.items()]
-                confusions = [{"label": p.label, "predicted": p.predicted, "n": p.n} for p in found.confusions[:100]]
+                found = service.store.current.classifier.evaluate(
+                    form.images["images"], labels, progress=progress
+                )
+                per_class = [
+                    {"label": label, "n": each.n, "accuracy": each.accuracy}
+                    for label, each in found.per_class.items()
+                ]
+                confusions = [
+                    {"label": p.label, "predicted": p.predicted, "n": p.n}
+                    for p in found.confusions[:100]
+                ]
                 return {
                     "n": found.n,
                     "accuracy": found.accuracy,
@@ -173,7 +211,9 @@ def _add_predict(app: FastAPI, service: Service) -> None:
                     "never_learned": list(found.never_learned),
                 }
 
-            return _accepted(service, service.jobs.submit("evaluate", work, held.pop_all()), response)
+            return _accepted(
+                service, service.jobs.submit("evaluate", work, held.pop_all()), response
+            )
 
 
 def _add_changes(app: FastAPI, service: Service) -> None:
@@ -184,24 +224,33 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         tags=["changes"],
         status_code=202,
         openapi_extra=_form(
-            {"images": _IMAGES, "labels": _LABELS, "test_images": _IMAGES, "test_labels": _LABELS}, ["images", "labels"]
+            {"images": _IMAGES, "labels": _LABELS, "test_images": _IMAGES, "test_labels": _LABELS},
+            ["images", "labels"],
         ),
     )
     async def learn(request: Request, response: Response) -> schemas.JobInfo:
         """Learn one session: new classes, more images of known ones, or both.
 
-        Test images are not learned: they tell how accurate the model was before the session, and is after it.
+        Test images are not learned: they tell how accurate the model was before the session, and is
+        after it.
         """
-        form = await read_form(request, service.limits, ["images", "test_images"], ["labels", "test_labels"])
+        form = await read_form(
+            request, service.limits, ["images", "test_images"], ["labels", "test_labels"]
+        )
         with ExitStack() as held:
             held.callback(form.close)
             labels, tests = await service.labelled(form), None
             if form.images["test_images"] or form.texts["test_labels"]:
-                tests = form.images["test_images"], await service.labelled(form, "test_images", "test_labels")
+                tests = (
+                    form.images["test_images"],
+                    await service.labelled(form, "test_images", "test_labels"),
+                )
             await _require_client(request)
 
             def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
-                report = classifier.learn(form.images["images"], labels, test=tests, progress=progress)
+                report = classifier.learn(
+                    form.images["images"], labels, test=tests, progress=progress
+                )
                 note = first_session_note(report)
                 told = {**classifier.history_[-1], "notes": [] if note is None else [note]}
                 return schemas.SessionInfo.model_validate(told).model_dump()
@@ -223,7 +272,9 @@ def _add_changes(app: FastAPI, service: Service) -> None:
             await _require_client(request)
 
             def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
-                return {"n_images": classifier.forget(form.images["images"], labels, progress=progress)}
+                return {
+                    "n_images": classifier.forget(form.images["images"], labels, progress=progress)
+                }
 
             return _accepted(service, service.change("forget", work, held.pop_all()), response)
 
@@ -234,12 +285,18 @@ def _add_classes(app: FastAPI, service: Service) -> None:
     @app.post("/api/classes/rename", tags=["changes"], status_code=202)
     async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:
         """Give a class another name, or put two classes together."""
-        old, new = _labels(service, {"the class to rename": str(renaming.old), "the new name": str(renaming.new)})
+        old, new = _labels(
+            service, {"the class to rename": str(renaming.old), "the new name": str(renaming.new)}
+        )
         known = service.store.current.classifier.classes_
         if old not in known:
-            raise InputError(f"the class to rename must be known; {old!r} is not: ask for the model's classes")
+            raise InputError(
+                f"the class to rename must be known; {old!r} is not: ask for the model's classes"
+            )
         if new in known and not renaming.merge:
-            raise InputError(f"the new name must not be taken; {new!r} is a class already: choose another, or merge both")
+            raise InputError(
+                f"the new name must not be taken; {new!r} is a class already: choose another, or merge both"
+            )
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             progress("renaming", 0, 1)
@@ -249,11 +306,15 @@ def _add_classes(app: FastAPI, service: Service) -> None:
         return _accepted(service, service.change("rename-class", work, ExitStack()), response)
 
     @app.post("/api/classes/forget", tags=["changes"], status_code=202)
-    async def forget_class(forgetting: schemas.ForgettingClass, response: Response) -> schemas.JobInfo:
+    async def forget_class(
+        forgetting: schemas.ForgettingClass, response: Response
+    ) -> schemas.JobInfo:
         """Never answer with a class again; its images are not needed. The other classes' scores stay as they are."""
         (label,) = _labels(service, {"the class to forget": str(forgetting.label)})
         if label not in service.store.current.classifier.classes_:
-            raise InputError(f"a class to forget must be known; {label!r} is not: ask for the model's classes")
+            raise InputError(
+                f"a class to forget must be known; {label!r} is not: ask for the model's classes"
+            )
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             progress("forgetting", 0, 1)
@@ -270,7 +331,8 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
         job = service.jobs.get(identifier)
         if job is None:
             raise RefusedError(
-                404, "a job must be one of this service's, since its last start; this one is not: ask for it again"
+                404,
+                "a job must be one of this service's, since its last start; this one is not: ask for it again",
             )
         return job
 
@@ -302,7 +364,10 @@ def _add_jobs(app: FastAPI, service: Service) -> None:
 async def _require_client(request: Request) -> None:
     """Do not begin what nobody would be told the end of: whoever has gone may send it again."""
     if await request.is_disconnected():
-        raise RefusedError(400, "whoever asks must wait for the answer; the connection was closed before it: ask again")
+        raise RefusedError(
+            400,
+            "whoever asks must wait for the answer; the connection was closed before it: ask again",
+        )
 
 
 def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo:
@@ -339,12 +404,22 @@ def _chunks(file: Any) -> Iterable[bytes]:
 
 def _form(fields: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:
     """A form as OpenAPI describes it."""
-    schema = {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
-    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+    schema = {
+        "type": "object",
+        "properties": fields,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return {
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+    }
 
 
 def _problem_schema(what: str) -> dict[str, Any]:
-    return {"description": what, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    return {
+        "description": what,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
 
 
 class _Unchanged(HTTPException):
@@ -356,7 +431,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 304:
         return Response(status_code=304, headers=error.headers)
-    if (refused := request.scope.get("visvm.refused")) is not None:  # of the body, which FastAPI takes for a mistake in it
+    # of the body, which FastAPI takes for a mistake in it
+    if (refused := request.scope.get("visvm.refused")) is not None:
         return problem_response(problem_of(refused), refused.headers)
     what = "address" if error.status_code in (404, 405) else "body"
     detail = f"a request must have an address, a method and a body that /openapi.json names; its {what} is another: correct it"
@@ -366,6 +442,11 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 async def _validation_problem(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     wrong = "; ".join(
-        f"{'.'.join(str(part) for part in each['loc'][1:]) or 'the body'}: {each['msg']}" for each in error.errors()
+        f"{'.'.join(str(part) for part in each['loc'][1:]) or 'the body'}: {each['msg']}"
+        for each in error.errors()
     )
-    return problem_response(problem(422, f"the request must be as /openapi.json says; it is not ({wrong})", "InputError"))
+    return problem_response(
+        problem(
+            422, f"the request must be as /openapi.json says; it is not ({wrong})", "InputError"
+        )
+    )

@@ -18,9 +18,9 @@ from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.images import Transform
 from visvm.errors import InputError, ModelFileError
 from visvm.image_classifier import ImageClassifier
-from visvm.labelled import Label
-from visvm.learning import Progress
-from visvm.results import Prediction
+from visvm.model.labels import Label
+from visvm.model.results import Prediction
+from visvm.progress import Progress
 from visvm.service.encoding import SharedEncoder
 from visvm.service.forms import Form
 from visvm.service.jobs import Job, JobQueue, Kind
@@ -54,7 +54,9 @@ class Service:
     limits : Limits
     """
 
-    def __init__(self, path: Path, classifier: ImageClassifier, signature: Signature, limits: Limits) -> None:
+    def __init__(
+        self, path: Path, classifier: ImageClassifier, signature: Signature, limits: Limits
+    ) -> None:
         self.limits = limits
         _ = classifier.head_  # what takes long to import is there before the first session
         self.encoder = SharedEncoder(classifier.load_encoder(), self._score)
@@ -62,7 +64,8 @@ class Service:
         self.store = ModelStore(path, classifier.with_encoder(self.encoder), signature)
         self.jobs = JobQueue(limits.waiting_jobs, self.store.look)
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="visvm-decode")
-        self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")  # lest a large upload hold up questions
+        # lest a large upload hold up questions
+        self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")
         self.waiting_images = 0
         self.boot = secrets.token_hex(4)
         self.metrics = _Metrics(self)
@@ -88,21 +91,31 @@ class Service:
         """Predictions for the images of a form, all by one state of the model."""
         uploads, limit = form.images["images"], self.limits.waiting_images
         if not uploads:
-            raise InputError("there must be at least one image; there is none: give some in the field images")
+            raise InputError(
+                "there must be at least one image; there is none: give some in the field images"
+            )
         if len(uploads) > limit:
-            raise RefusedError(413, f"at most {limit} images can be predicted at once; got {len(uploads)}: send fewer at a time")
+            raise RefusedError(
+                413,
+                f"at most {limit} images can be predicted at once; got {len(uploads)}: send fewer at a time",
+            )
         if self.waiting_images + len(uploads) > limit:
-            raise BusyError(f"at most {limit} images may wait; as many do: try again in a few seconds", 5)
+            raise BusyError(
+                f"at most {limit} images may wait; as many do: try again in a few seconds", 5
+            )
         if not self.store.current.classifier.classes_:
             raise RefusedError(409, "this model knows no class: let it learn some first")
         self.waiting_images += len(uploads)
         try:
             async with asyncio.timeout(self.limits.predict_seconds):
                 pixels = await decode_all(uploads, self.transform, self.limits, self.decoders)
-                scored = await asyncio.gather(*(asyncio.wrap_future(self.encoder.submit(each)) for each in pixels))
+                scored = await asyncio.gather(
+                    *(asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
+                )
         except TimeoutError as error:
             raise BusyError(
-                f"a prediction must be made within {self.limits.predict_seconds:g} s; there is too much to do", 10
+                f"a prediction must be made within {self.limits.predict_seconds:g} s; there is too much to do",
+                10,
             ) from error
         except asyncio.CancelledError as error:
             if self.encoder.alive:
@@ -115,24 +128,39 @@ class Service:
         if all(each.snapshot is snapshot for each in scored):
             scores = np.stack([each.scores for each in scored])
         else:  # the model has changed between two batches: all images of a request are answered by one state of it
-            scores = await run_in_threadpool(snapshot.classifier.scores, np.stack([each.features for each in scored]))
+            scores = await run_in_threadpool(
+                snapshot.classifier.scores, np.stack([each.features for each in scored])
+            )
         return snapshot, snapshot.classifier.predict_scores(scores, names, top=top)
 
-    async def labelled(self, form: Form, images: str = "images", labels: str = "labels") -> list[Label]:
+    async def labelled(
+        self, form: Form, images: str = "images", labels: str = "labels"
+    ) -> list[Label]:
         """Labels of the images of a form, all of which can be decoded."""
         numbers = self.store.current.classifier.numbers
-        checked = check_labels(form.texts[labels], form.images[images], images, numbers, self.limits)
+        checked = check_labels(
+            form.texts[labels], form.images[images], images, numbers, self.limits
+        )
         await check_images(form.images[images], self.transform, self.limits, self.checker)
         return checked
 
-    def change(self, kind: Kind, work: Callable[[ImageClassifier, Progress], dict[str, Any]], held: ExitStack) -> Job:
+    def change(
+        self,
+        kind: Kind,
+        work: Callable[[ImageClassifier, Progress], dict[str, Any]],
+        held: ExitStack,
+    ) -> Job:
         """Have the model changed, in its turn."""
 
         def job(progress: Progress) -> dict[str, Any]:
             try:
                 return self.store.change(lambda classifier: work(classifier, progress), progress)
-            except ModelFileError as error:  # whose sentence names the file, the folder of which is nobody's business
-                raise ModelFileError(str(error).replace(f"{self.store.path.resolve().parent}{os.sep}", "")) from error
+            except (
+                ModelFileError
+            ) as error:  # whose sentence names the file, the folder of which is nobody's business
+                raise ModelFileError(
+                    str(error).replace(f"{self.store.path.resolve().parent}{os.sep}", "")
+                ) from error
 
         return self.jobs.submit(kind, job, held)
 
@@ -143,7 +171,9 @@ class _Metrics:
     def __init__(self, service: Service) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self.requests = Counter("visvm_requests", "Requests answered.", ["method", "route", "status"], registry=registry)
+        self.requests = Counter(
+            "visvm_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
         self.seconds = Histogram(
             "visvm_request_seconds",
             "Time to answer.",
@@ -153,10 +183,19 @@ class _Metrics:
         )
         self.predicted = Counter("visvm_predicted_images", "Images predicted.", registry=registry)
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "visvm_waiting_images": ("Images that wait for a prediction.", lambda: service.waiting_images),
+            "visvm_waiting_images": (
+                "Images that wait for a prediction.",
+                lambda: service.waiting_images,
+            ),
             "visvm_waiting_jobs": ("Changes that wait.", lambda: service.jobs.n_waiting),
-            "visvm_classes": ("Classes known.", lambda: len(service.store.current.classifier.classes_)),
-            "visvm_learned_images": ("Images learned.", lambda: sum(service.store.current.classifier.class_counts_)),
+            "visvm_classes": (
+                "Classes known.",
+                lambda: len(service.store.current.classifier.classes_),
+            ),
+            "visvm_learned_images": (
+                "Images learned.",
+                lambda: sum(service.store.current.classifier.class_counts_),
+            ),
             "visvm_revision": ("Changes since the start.", lambda: service.store.current.revision),
             "visvm_model_bytes": ("Size of the model file.", lambda: service.store.current.n_bytes),
         }

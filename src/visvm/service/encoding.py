@@ -21,7 +21,8 @@ _Work = tuple[Pixels, Future[Any]]
 class SharedEncoder(Generic[T]):
     """An encoder with a thread of its own, which is an encoder itself.
 
-    ``encode`` waits its turn behind what ``submit`` was given, but not for ever: learning goes on under any load.
+    ``encode`` waits its turn behind what ``submit`` was given, but not for ever: learning goes on
+    under any load.
 
     Parameters
     ----------
@@ -81,7 +82,9 @@ class SharedEncoder(Generic[T]):
     def _run(self) -> None:
         while (batch := self._next()) is not None:
             single, work = batch
-            live = [(pixels, future) for pixels, future in work if future.set_running_or_notify_cancel()]
+            live = [
+                (pixels, future) for pixels, future in work if future.set_running_or_notify_cancel()
+            ]
             if live:
                 self._encode(live, single)
 
@@ -102,7 +105,9 @@ class SharedEncoder(Generic[T]):
 
     def _encode(self, live: list[_Work], single: bool) -> None:
         try:
-            encoded = self._encoder.encode(np.stack([pixels for pixels, _ in live]) if single else live[0][0])
+            encoded = self._encoder.encode(
+                np.stack([pixels for pixels, _ in live]) if single else live[0][0]
+            )
             results = self._after(encoded) if single else [encoded]
         except Exception as error:  # noqa: BLE001 - the outermost frame of this thread: whoever waits gets it
             for _, future in live:

@@ -63,7 +63,9 @@ class Form:
 
     images: dict[str, list[Upload]]
     texts: dict[str, list[str]]
-    _file: SpooledTemporaryFile[bytes] = field(default_factory=lambda: SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115
+    _file: SpooledTemporaryFile[bytes] = field(
+        default_factory=lambda: SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
@@ -85,7 +87,9 @@ class Form:
         return self._file.tell()
 
 
-async def read_form(request: Request, limits: Limits, files: Sequence[str], texts: Sequence[str] = ()) -> Form:
+async def read_form(
+    request: Request, limits: Limits, files: Sequence[str], texts: Sequence[str] = ()
+) -> Form:
     """Read a form of images and texts.
 
     Parameters
@@ -102,7 +106,9 @@ async def read_form(request: Request, limits: Limits, files: Sequence[str], text
     """
     kind, options = parse_options_header(request.headers.get("content-type", "none"))
     if kind != b"multipart/form-data":
-        raise RefusedError(415, "images must come as multipart/form-data; the content type is another: send a form")
+        raise RefusedError(
+            415, "images must come as multipart/form-data; the content type is another: send a form"
+        )
     reader = _Reader(limits, files, texts)
     with ExitStack() as closing:
         closing.callback(reader.form.close)
@@ -111,13 +117,18 @@ async def read_form(request: Request, limits: Limits, files: Sequence[str], text
             async for data in request.stream():
                 parser.write(data)
         except (FormParserError, ClientDisconnect) as error:
-            raise RefusedError(400, "a form must be whole, as browsers send it; this one is not: send it again") from error
+            raise RefusedError(
+                400, "a form must be whole, as browsers send it; this one is not: send it again"
+            ) from error
         except OSError as error:
             raise RefusedError(
-                507, f"an upload must find room on the server; it does not ({error.strerror}): try later"
+                507,
+                f"an upload must find room on the server; it does not ({error.strerror}): try later",
             ) from error
         if not reader.whole or not options.get(b"boundary"):
-            raise RefusedError(400, "a form must be whole; this one ends before its end: send it again")
+            raise RefusedError(
+                400, "a form must be whole; this one ends before its end: send it again"
+            )
         closing.pop_all()
     return reader.form
 
@@ -156,7 +167,10 @@ class _Reader:
     def _on_header_value(self, data: bytes, start: int, end: int) -> None:
         self._value += data[start:end]
         if len(self._value) > _HEADER_BYTES:
-            raise RefusedError(413, f"a header of a form must have at most {_HEADER_BYTES} bytes; one has more: shorten it")
+            raise RefusedError(
+                413,
+                f"a header of a form must have at most {_HEADER_BYTES} bytes; one has more: shorten it",
+            )
 
     def _on_header_end(self) -> None:
         if self._header.lower() == b"content-disposition":
@@ -169,15 +183,25 @@ class _Reader:
         images, texts = self.form.images, self.form.texts
         is_file = b"filename" in options
         if self._field not in (images if is_file else texts):
-            allowed = ", ".join([*(f"{name} (files)" for name in images), *(f"{name} (text)" for name in texts)])
+            allowed = ", ".join(
+                [*(f"{name} (files)" for name in images), *(f"{name} (text)" for name in texts)]
+            )
             given = repr(self._field[:40]) + (" (a file)" if is_file else " (text)")
-            raise RefusedError(422, f"a form may have the fields {allowed}; it has {given}: leave it out")
+            raise RefusedError(
+                422, f"a form may have the fields {allowed}; it has {given}: leave it out"
+            )
         if not is_file:
             if sum(map(len, texts.values())) >= 2 * self._limits.files:
-                raise RefusedError(413, f"a form may have {2 * self._limits.files} labels; it has more: send fewer at a time")
+                raise RefusedError(
+                    413,
+                    f"a form may have {2 * self._limits.files} labels; it has more: send fewer at a time",
+                )
             return
         if sum(map(len, images.values())) >= self._limits.files:
-            raise RefusedError(413, f"a form may have {self._limits.files} images; it has more: send fewer at a time")
+            raise RefusedError(
+                413,
+                f"a form may have {self._limits.files} images; it has more: send fewer at a time",
+            )
         place = len(images[self._field]) + 1
         name = f"{'test photo' if self._field.startswith('test') else 'photo'} {place}"
         self._image = Upload(self.form, self.form.tell(), name)
@@ -191,14 +215,18 @@ class _Reader:
         self._text += data[start:end]
         most = self._limits.label_length
         if len(self._text) > _BYTES_A_CHARACTER * most:
-            raise RefusedError(422, f"a label must have at most {most} characters; one has more: shorten it")
+            raise RefusedError(
+                422, f"a label must have at most {most} characters; one has more: shorten it"
+            )
 
     def _on_part_end(self) -> None:
         if self._image is None:
             try:
                 self.form.texts[self._field].append(self._text.decode())
             except UnicodeDecodeError as error:
-                raise RefusedError(422, "a label must be text in UTF-8; one is not: convert it") from error
+                raise RefusedError(
+                    422, "a label must be text in UTF-8; one is not: convert it"
+                ) from error
 
     def _on_end(self) -> None:
         self.whole = True

@@ -59,14 +59,19 @@ class Tokens:
     def __post_init__(self) -> None:
         for token in (self.write, self.read):
             if token is not None and (
-                len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token
+                len(token) < _LEAST_TOKEN
+                or not token.isascii()
+                or not token.isprintable()
+                or " " in token
             ):
                 raise InputError(
                     f"a token must be at least {_LEAST_TOKEN} ASCII characters without spaces; one of {len(token)} was given: "
                     "choose a longer, random one"
                 )
         if self.write is not None and self.write == self.read:
-            raise InputError("the two tokens must differ; they are the same: choose another for reading")
+            raise InputError(
+                "the two tokens must differ; they are the same: choose another for reading"
+            )
 
     @property
     def wanted(self) -> bool:
@@ -79,8 +84,14 @@ class Tokens:
             return True, True
         scheme, _, given = header.partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
-        matches = [hmac.compare_digest((token or "").encode(), given.encode()) for token in (self.write, self.read)]
-        write, read = (match and token is not None for match, token in zip(matches, (self.write, self.read), strict=True))
+        matches = [
+            hmac.compare_digest((token or "").encode(), given.encode())
+            for token in (self.write, self.read)
+        ]
+        write, read = (
+            match and token is not None
+            for match, token in zip(matches, (self.write, self.read), strict=True)
+        )
         return write or read, write
 
 
@@ -92,14 +103,21 @@ class Gate:
     app : ASGI application
     tokens : Tokens
     hosts : iterable of str
-        Names under which the service may be called while it asks for no token, lest a foreign page that has given its own
-        name our address (DNS rebinding) be taken for ours.
+        Names under which the service may be called while it asks for no token, lest a foreign page
+        that has given its own name our address (DNS rebinding) be taken for ours.
     limits : Limits
     requests, seconds : Prometheus metrics
     """
 
     def __init__(
-        self, app: ASGIApp, *, tokens: Tokens, hosts: Iterable[str], limits: Limits, requests: Counter, seconds: Histogram
+        self,
+        app: ASGIApp,
+        *,
+        tokens: Tokens,
+        hosts: Iterable[str],
+        limits: Limits,
+        requests: Counter,
+        seconds: Histogram,
     ) -> None:
         self._app = app
         self._tokens = tokens
@@ -134,29 +152,53 @@ class Gate:
         host = headers.get("host", "")
         if not self._tokens.wanted and (_hostname(host) or "") not in self._hosts:
             names = ", ".join(sorted(self._hosts))
-            raise RefusedError(403, f"the service must be called by {names}; it was called by another name: use one of these")
+            raise RefusedError(
+                403,
+                f"the service must be called by {names}; it was called by another name: use one of these",
+            )
         if method not in _SAFE:
             origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-            if (origin is not None and _netloc(origin) != host) or site not in ("same-origin", "none"):
+            if (origin is not None and _netloc(origin) != host) or site not in (
+                "same-origin",
+                "none",
+            ):
                 raise RefusedError(
-                    403, "a change must be asked for by the service's own page or by a program; another page asked: use ours"
+                    403,
+                    "a change must be asked for by the service's own page or by a program; another page asked: use ours",
                 )
         read, write = self._tokens.rights(headers.get("authorization", ""))
         scope["visvm.write"] = write
         if path in _OPEN and method in _SAFE:
             return
         if not read:
-            raise RefusedError(401, "a token must be given; none, or a wrong one, was: send it as a bearer token", _ASK_FOR_TOKEN)
-        reads = method in _SAFE or path in _READING_POSTS or _CANCEL.fullmatch(path)  # of a job, who may cancel it is seen later
+            raise RefusedError(
+                401,
+                "a token must be given; none, or a wrong one, was: send it as a bearer token",
+                _ASK_FOR_TOKEN,
+            )
+        # of a job, who may cancel it is seen later
+        reads = method in _SAFE or path in _READING_POSTS or _CANCEL.fullmatch(path)
         if not write and not reads:
             raise RefusedError(403, NEEDS_WRITING)
 
     def _note(self, scope: Scope, n_bytes: int, answer: "_Answer", seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        method = scope["method"] if scope["method"] in (*_SAFE, "POST", "PUT", "PATCH", "DELETE") else "other"
+        method = (
+            scope["method"]
+            if scope["method"] in (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
+            else "other"
+        )
         self._requests.labels(method, route, str(answer.status)).inc()
         self._seconds.labels(route).observe(seconds)
-        log.info("%s %s %s, %d bytes in, %d out, %.3f s", method, route, answer.status, n_bytes, answer.n_bytes, seconds)
+        log.info(
+            "%s %s %s, %d bytes in, %d out, %.3f s",
+            method,
+            route,
+            answer.status,
+            n_bytes,
+            answer.n_bytes,
+            seconds,
+        )
 
 
 def _hostname(host: str) -> str | None:
@@ -206,7 +248,9 @@ class _Body:
         self._gate = gate
         self._headers = Headers(scope=scope)
         form = self._headers.get("content-type", "").startswith("multipart/")
-        self._most = gate.limits.upload_bytes if form else min(_PLAIN_BYTES, gate.limits.upload_bytes)
+        self._most = (
+            gate.limits.upload_bytes if form else min(_PLAIN_BYTES, gate.limits.upload_bytes)
+        )
         self._complete = False
         self.n_bytes = 0
 
@@ -230,7 +274,9 @@ class _Body:
         try:
             message = await asyncio.wait_for(self._receive(), seconds)
         except TimeoutError as error:
-            raise RefusedError(408, f"a body must come without pauses of {seconds:g} s; it did not: send it again") from error
+            raise RefusedError(
+                408, f"a body must come without pauses of {seconds:g} s; it did not: send it again"
+            ) from error
         n_bytes = len(message.get("body", b""))
         self.n_bytes += n_bytes
         self._gate.incoming += n_bytes
@@ -238,8 +284,13 @@ class _Body:
         if self.n_bytes > self._most:
             raise self._too_large()
         if self._gate.incoming > _BODIES * self._gate.limits.upload_bytes:
-            raise BusyError("uploads must not come all at once; too many do: try again in a few seconds", 5)
+            raise BusyError(
+                "uploads must not come all at once; too many do: try again in a few seconds", 5
+            )
         return message
 
     def _too_large(self) -> RefusedError:
-        return RefusedError(413, f"such a request must have at most {self._most:,} bytes; this one has more: send less at a time")
+        return RefusedError(
+            413,
+            f"such a request must have at most {self._most:,} bytes; this one has more: send less at a time",
+        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from visvm.errors import VisvmError
-from visvm.learning import Progress
+from visvm.progress import Progress
 from visvm.service.problems import BusyError, Problem, problem_of
 
 Kind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
@@ -119,7 +119,9 @@ class JobQueue:
                 held.close()
                 what = "evaluations" if kind == "evaluate" else "changes"
                 told = (
-                    f"at most {most} {what} may wait; as many do" if self.alive else "the service must be running; it is stopping"
+                    f"at most {most} {what} may wait; as many do"
+                    if self.alive
+                    else "the service must be running; it is stopping"
                 )
                 raise BusyError(f"{told}: try again in {_RETRY_SECONDS} seconds", _RETRY_SECONDS)
             job = Job(kind, work, held)
@@ -179,7 +181,7 @@ class JobQueue:
     def _do(self, job: Job) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             if job.unwanted:
-                raise _CancelledError
+                raise _CancelledError("cancelled")
             job.stage, job.done, job.total = stage, done, total
 
         work, job.work = job.work, None

@@ -67,7 +67,12 @@ class BusyError(RefusedError):
 def problem(status: int, detail: str, kind: str = "") -> Problem:
     """A problem with the title that its status has."""
     title = HTTPStatus(status).phrase
-    return Problem(type=f"urn:visvm:problem:{kind}" if kind else "about:blank", title=title, status=status, detail=detail)
+    return Problem(
+        type=f"urn:visvm:problem:{kind}" if kind else "about:blank",
+        title=title,
+        status=status,
+        detail=detail,
+    )
 
 
 def problem_of(error: Exception) -> Problem:
@@ -80,4 +85,6 @@ def problem_of(error: Exception) -> Problem:
     if type(error).__name__ == "NotFittedError":
         return problem(409, str(error), "NotFittedError")
     log.error("an error that is ours", exc_info=error)
-    return problem(500, "something went wrong on the server, and nothing was changed: its log tells more")
+    return problem(
+        500, "something went wrong on the server, and nothing was changed: its log tells more"
+    )

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
-from visvm.labelled import Label
-from visvm.results import Prediction
+from visvm.model.labels import Label
+from visvm.model.results import Prediction
 from visvm.service.jobs import Job, JobQueue, Kind, State
 from visvm.service.limits import Limits
 from visvm.service.problems import Problem
@@ -78,7 +78,8 @@ class Predictions(BaseModel):
     """What images show, in the order in which they were sent, all by one state of the model."""
 
     model_config = _example(
-        revision=3, predictions=[{"label": "robin", "score": 0.93, "top": [{"label": "robin", "score": 0.93}]}]
+        revision=3,
+        predictions=[{"label": "robin", "score": 0.93, "top": [{"label": "robin", "score": 0.93}]}],
     )
     revision: int
     predictions: list[PredictionInfo]
@@ -95,7 +96,9 @@ class SessionInfo(BaseModel):
     returning_classes: list[Label]
     n_classes: int
     seconds: dict[str, float] = {}
-    test: dict[str, float | int | None] | None = Field(None, description="Accuracies, from 0 to 1, on the test images.")
+    test: dict[str, float | int | None] | None = Field(
+        None, description="Accuracies, from 0 to 1, on the test images."
+    )
     notes: list[str] = []
 
 
@@ -108,7 +111,9 @@ class History(BaseModel):
 class Renaming(BaseModel):
     """A class and its new name."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"old": "robin", "new": "European robin"}]})
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"old": "robin", "new": "European robin"}]}
+    )
     old: Label
     new: Label
     merge: bool = Field(False, description="If the new name is a class already, make both one.")
@@ -135,7 +140,9 @@ class JobInfo(BaseModel):
     done: int
     total: int
     ahead: int = Field(description="Jobs that come before this one.")
-    result: dict[str, Any] | None = Field(description="Once it is done; what it did is on disk then.")
+    result: dict[str, Any] | None = Field(
+        description="Once it is done; what it did is on disk then."
+    )
     problem: Problem | None = Field(description="Once it has failed; nothing was changed then.")
 
 
@@ -156,7 +163,10 @@ def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelI
         n_sessions=len(model.history_),
         classes=[ClassCount(label=label, n_images=n) for label, n in counts],
         limits=LimitsInfo(
-            upload_bytes=limits.upload_bytes, files=limits.files, pixels=limits.pixels, label_length=limits.label_length
+            upload_bytes=limits.upload_bytes,
+            files=limits.files,
+            pixels=limits.pixels,
+            label_length=limits.label_length,
         ),
         version=__version__,
     )
@@ -183,7 +193,9 @@ def describe_predictions(revision: int, predictions: list[Prediction]) -> Predic
         revision=revision,
         predictions=[
             PredictionInfo(
-                label=each.label, score=each.score, top=[Answer(label=label, score=score) for label, score in each.top]
+                label=each.label,
+                score=each.score,
+                top=[Answer(label=label, score=score) for label, score in each.top],
             )
             for each in predictions
         ],

@@ -44,7 +44,8 @@ def serve(
     path : Path
         Of the model file.
     opened : callable
-        Gives what is in it, and its signature as ``ModelStore`` takes it; called once it is clear that it can be served.
+        Gives what is in it, and its signature as ``ModelStore`` takes it; called once it is clear
+        that it can be served.
     host, port : str, int
         Port 0 takes one that is free.
     tokens : Tokens
@@ -70,7 +71,13 @@ def serve(
             timeout_graceful_shutdown=5,
             lifespan="off",
         )
-        shown = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+        shown = (
+            socket.gethostname()
+            if host in ("0.0.0.0", "::")
+            else f"[{host}]"
+            if ":" in host
+            else host
+        )
         started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):  # which is how it is meant to be stopped
@@ -81,7 +88,9 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         told = error.strerror if isinstance(error, OSError) else error

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from visvm import model_file
 from visvm.errors import IncompatibleModelError
 from visvm.image_classifier import ImageClassifier
-from visvm.learning import Progress
+from visvm.model import file as model_file
+from visvm.progress import Progress
 
 T = TypeVar("T")
 Signature = tuple[int, ...] | None
@@ -46,8 +46,9 @@ class Snapshot:
 class ModelStore:
     """Keeps one model in memory and on disk.
 
-    Readers take ``current``, once for a request, and are never waited for. A change is made to a copy, written to disk, and only
-    then put in the place of ``current``: whoever is told of a change finds it on disk, whatever happens to the process.
+    Readers take ``current``, once for a request, and are never waited for. A change is made to a
+    copy, written to disk, and only then put in the place of ``current``: whoever is told of a
+    change finds it on disk, whatever happens to the process.
 
     Parameters
     ----------
@@ -56,7 +57,8 @@ class ModelStore:
     classifier : ImageClassifier
         What is in it.
     signature : Signature
-        Of the file, taken before it was read: what another program writes from then on is seen as a change.
+        Of the file, taken before it was read: what another program writes from then on is seen as a
+        change.
     """
 
     def __init__(self, path: Path, classifier: ImageClassifier, signature: Signature) -> None:

@@ -1,8 +1,9 @@
 """The learners that are compared, one file each; ``method`` says what a learner is.
 
-``vis`` (the paper's method, its mixer trained by Adam) and its relatives ``lssvm``, ``vis_paper``, ``ncm``, ``ridge`` and
-``vis_oracle``; then the others' methods, from the simplest: ``simplecil``, ``slda``, ``klda``, ``acil``, ``ranpac``; and
-``zs_clip``, which is refused. ``sums`` and ``linear`` are what several share.
+``vis`` (the paper's method, its mixer trained by Adam) and its relatives ``lssvm``, ``vis_paper``,
+``ncm``, ``ridge`` and ``vis_oracle``; then the others' methods, from the simplest: ``simplecil``,
+``slda``, ``klda``, ``acil``, ``ranpac``; and ``zs_clip``, which is refused. ``sums`` and ``linear``
+are what several share.
 """
 
 from collections.abc import Callable

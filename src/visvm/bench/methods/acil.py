@@ -17,15 +17,17 @@ from visvm.head.products import add_symmetric_product, product
 class ACIL:
     """Zhuang et al., *ACIL: Analytic Class-Incremental Learning with Absolute Memorization and Privacy Protection* (2022).
 
-    The official code (ZHUANGHP/Analytic-continual-learning) is followed in the expansion, ``X = relu(f·W₀)`` with no bias and W₀
-    as torch's Linear starts, uniform in ±1/√d; in float64; in γ and D as its README gives them; and in the recursion over
+    The official code (ZHUANGHP/Analytic-continual-learning) is followed in the expansion, ``X =
+    relu(f·W₀)`` with no bias and W₀ as torch's Linear starts, uniform in ±1/√d; in float64; in γ
+    and D as its README gives them; and in the recursion over
     batches, with one-hot Y to which a new class adds a column::
 
         R ← R - RXᵀ(I + XRXᵀ)⁻¹XR      eq. 10, from R = I/γ
         W ← W + RXᵀ(Y - XW)            eq. 9, with the new R
 
-    so that W is the joint ridge regression (XᵀX + γI)⁻¹XᵀY. The new RXᵀ is computed as the old RXᵀ(I + XRXᵀ)⁻¹, which is the
-    same. The backbone is the frozen encoder, where the original trains one on the base classes.
+    so that W is the joint ridge regression (XᵀX + γI)⁻¹XᵀY. The new RXᵀ is computed as the old
+    RXᵀ(I + XRXᵀ)⁻¹, which is the same. The backbone is the frozen encoder, where the original
+    trains one on the base classes.
 
     Parameters
     ----------
@@ -42,7 +44,8 @@ class ACIL:
         require(is_count(n_components), self, "n_components", "a whole number of at least 1")
         require(is_positive(gamma), self, "gamma", "a finite number above 0")
         self._setup = setup
-        self._inverse: Array = np.zeros((n_components, n_components), order="F")  # R, of which the lower triangle counts
+        # R, of which the lower triangle counts
+        self._inverse: Array = np.zeros((n_components, n_components), order="F")
         np.fill_diagonal(self._inverse, 1.0 / gamma)
         self._coefficients: Array = np.zeros((n_components + 1, 0))  # W, and a bias of zero
 
@@ -67,7 +70,9 @@ class ACIL:
     def _expansion(self) -> Array:
         """W₀, (d, D)."""
         inputs = self._setup.layer_dims[-1]
-        drawn = np.random.default_rng(self._setup.seed).uniform(-1.0, 1.0, (inputs, self.n_components))
+        drawn = np.random.default_rng(self._setup.seed).uniform(
+            -1.0, 1.0, (inputs, self.n_components)
+        )
         return np.asarray(drawn / np.sqrt(inputs))
 
     def _lift(self, final: Array) -> Array:
@@ -82,8 +87,11 @@ class ACIL:
         try:
             factor = cho_factor(middle, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            raise InputError(f"gamma must be large enough for float64; {self.gamma:g} is not: give more, or scale down") from None
+            raise InputError(
+                f"gamma must be large enough for float64; {self.gamma:g} is not: give more, or scale down"
+            ) from None
         weights = self._coefficients[:-1]
         weights += product(spread, cho_solve(factor, targets - product(rows, weights)))
-        half = blas.dtrsm(1.0, factor[0], spread, side=1, lower=1, trans_a=1, overwrite_b=1)  # RXᵀL⁻ᵀ
+        # RXᵀL⁻ᵀ
+        half = blas.dtrsm(1.0, factor[0], spread, side=1, lower=1, trans_a=1, overwrite_b=1)
         add_symmetric_product(self._inverse, half.T, sign=-1.0)

@@ -17,14 +17,15 @@ _MOST_SAMPLES = 1000  # whose distances are looked at
 class KLDA:
     """Momeni et al., *Continual Learning Using a Kernel-Based Method Over Foundation Models* (AAAI 2025), one model of it.
 
-    ``φ = √(2/D)·cos(xΩ + b)`` with Ω ~ N(0, 1/ℓ²) and b uniform on [0, 2π) has an inner product that tends to
-    ``exp(-|x - y|²/(2ℓ²))``. An image gets the class whose mean φ is nearest in the Mahalanobis distance of the scatter S of all
-    samples about the means of their classes.
+    ``φ = √(2/D)·cos(xΩ + b)`` with Ω ~ N(0, 1/ℓ²) and b uniform on [0, 2π) has an inner product
+    that tends to ``exp(-|x - y|²/(2ℓ²))``. An image gets the class whose mean φ is nearest in the
+    Mahalanobis distance of the scatter S of all samples about the means of their classes.
 
-    The official code (SalehMomeni/KLDA) takes S to be right only if a class comes in one batch, gives 1/(2ℓ²) as a number to
-    be tuned by hand, and inverts S by ``torch.pinverse``, which fails where the number of samples nears D. Here S is exact, ℓ is
-    the median distance between images of the first session, so that it does not depend on the scale of the features, and a
-    share of the mean eigenvalue is added to S.
+    The official code (SalehMomeni/KLDA) takes S to be right only if a class comes in one batch,
+    gives 1/(2ℓ²) as a number to be tuned by hand, and inverts S by ``torch.pinverse``, which fails
+    where the number of samples nears D. Here S is exact, ℓ is the median distance between images of
+    the first session, so that it does not depend on the scale of the features, and a share of the
+    mean eigenvalue is added to S.
 
     Parameters
     ----------
@@ -34,8 +35,9 @@ class KLDA:
     kernel_width : "auto" or float
         ℓ.
     relative_ridge : float
-        What is added to the eigenvalues of S, as a share of their mean. The default was first picked on test images of CUB-200,
-        which favours it there, then confirmed on validation images (REPRODUCIBILITY.md).
+        What is added to the eigenvalues of S, as a share of their mean. The default was first
+        picked on test images of CUB-200, which favours it there, then confirmed on validation
+        images (REPRODUCIBILITY.md).
     """
 
     def __init__(
@@ -50,7 +52,12 @@ class KLDA:
         self.kernel_width = kernel_width
         self.relative_ridge = relative_ridge
         require(is_count(n_components), self, "n_components", "a whole number of at least 1")
-        require(kernel_width == "auto" or is_positive(kernel_width), self, "kernel_width", "'auto' or a finite number above 0")
+        require(
+            kernel_width == "auto" or is_positive(kernel_width),
+            self,
+            "kernel_width",
+            "'auto' or a finite number above 0",
+        )
         require(is_positive(relative_ridge), self, "relative_ridge", "a finite number above 0")
         self._setup = setup
         self._sums = ClassScatter(n_components)
@@ -63,9 +70,13 @@ class KLDA:
         if not self._width:
             self._width = self._choose_width(final)
             inputs = self._setup.layer_dims[-1]
-            normal = frozen_normal(self._setup.seed, inputs * self.n_components).reshape(inputs, self.n_components)
+            normal = frozen_normal(self._setup.seed, inputs * self.n_components).reshape(
+                inputs, self.n_components
+            )
             self._frequencies = normal / self._width
-            self._phases = np.random.default_rng(self._setup.seed).uniform(0.0, 2.0 * np.pi, self.n_components)
+            self._phases = np.random.default_rng(self._setup.seed).uniform(
+                0.0, 2.0 * np.pi, self.n_components
+            )
         self._sums.learn(final, labels, self._lift)
         spread = float(np.trace(self._sums.within)) / self.n_components
         self._coefficients = self._sums.discriminant(self.relative_ridge * (spread or 1.0))
@@ -76,7 +87,9 @@ class KLDA:
 
     def costs(self) -> Costs:
         """What was kept and chosen so far; Ω and b are drawn from their seed, and not counted."""
-        return Costs(0, self._sums.nbytes + self._coefficients.nbytes, {"kernel_width": self._width})
+        return Costs(
+            0, self._sums.nbytes + self._coefficients.nbytes, {"kernel_width": self._width}
+        )
 
     def _choose_width(self, final: Array) -> float:
         if not isinstance(self.kernel_width, str):
@@ -84,7 +97,9 @@ class KLDA:
         sample = np.random.default_rng(self._setup.seed).permutation(len(final))[:_MOST_SAMPLES]
         distances = pdist(final[sample])
         if not distances.any():
-            raise InputError("the first session must have two different images to set kernel_width by; it has not: give a number")
+            raise InputError(
+                "the first session must have two different images to set kernel_width by; it has not: give a number"
+            )
         return float(np.median(distances[distances > 0]))
 
     def _lift(self, final: Array) -> Array:

@@ -47,7 +47,10 @@ class VisualLSSVM:
         """What was kept and chosen so far; the random map is drawn from its seed, and not counted."""
         model = self._model
         accuracies = [trial.accuracy for trial in model.ridge_path_ if trial.ridge == model.ridge_]
-        choices = {"ridge": model.ridge_, "validation_accuracy": accuracies[0] if accuracies else None}
+        choices = {
+            "ridge": model.ridge_,
+            "validation_accuracy": accuracies[0] if accuracies else None,
+        }
         return Costs(0, statistics_bytes(model.statistics_) + model.coefficients_.nbytes, choices)
 
 
@@ -70,5 +73,7 @@ class VisualLSSVMKernel(VisualLSSVM):
         svm_cost: float = 10.0,
         max_selection_samples: int | None = 5000,
     ) -> None:
-        super().__init__(setup, ridge=ridge, svm_cost=svm_cost, max_selection_samples=max_selection_samples)
+        super().__init__(
+            setup, ridge=ridge, svm_cost=svm_cost, max_selection_samples=max_selection_samples
+        )
         self._model.set_params(n_components=n_components)

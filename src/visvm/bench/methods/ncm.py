@@ -17,16 +17,18 @@ class NearestClassMean(Vis):
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size, identity_weight,
-    max_selection_samples
-        As in ``visvm.VisClassifier``; λ and C_svm matter only to the choice of blocks, which is that of ``vis``.
+    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size,
+    identity_weight, max_selection_samples
+        As in ``visvm.VisClassifier``; λ and C_svm matter only to the choice of blocks, which is
+        that of ``vis``.
     """
 
     def learn(self, features: Features, labels: Labels) -> None:
         """Add one session to the class sums; the first one settles blocks and mixer."""
         if not hasattr(self._model, "mixer_"):
             self._model.fit(features, labels)
-            del self._model.statistics_, self._model.coefficients_  # of the LS-SVM that chose the blocks
+            # of the LS-SVM that chose the blocks
+            del self._model.statistics_, self._model.coefficients_
         self._sums.learn(features, labels, self._lift)
 
     def predict(self, features: Features) -> Labels:

@@ -13,22 +13,30 @@ from visvm.errors import IllConditionedWarning, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.kernel_map import frozen_normal
 from visvm.head.memory import chunks
-from visvm.head.products import ShiftedCholesky, add_product, add_symmetric_product, kernel_product, product
+from visvm.head.products import (
+    ShiftedCholesky,
+    add_product,
+    add_symmetric_product,
+    kernel_product,
+    product,
+)
 
 RIDGES = tuple(10.0**power for power in range(-8, 9))
 """The official code's 17 values of λ."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
-_ROUNDING = 1e-6  # a λ that must be raised is raised to where float64 keeps the scores to this share
+# a λ that must be raised is raised to where float64 keeps the scores to this share
+_ROUNDING = 1e-6
 
 
 class RanPACHead:
     """McDonnell et al., *RanPAC: Random Projections and Pre-trained Models for Continual Learning* (NeurIPS 2023), its head.
 
-    The official code (RanPAC/RanPAC) is followed in ``H = relu(f·W)`` with W ~ N(0, 1) and no bias, ``G += HᵀH``, ``Q += HᵀY``
-    with one-hot Y, the scores ``h(G + λI)⁻¹Q``, and λ, chosen in every session by the mean squared error of the one-hot targets
-    on a random fifth of that session, having learned the rest of it alone. Float64 takes the place of float32, one
-    decomposition that of 17 solves, Cholesky that of LU. There is no adapter trained in the first session.
+    The official code (RanPAC/RanPAC) is followed in ``H = relu(f·W)`` with W ~ N(0, 1) and no bias,
+    ``G += HᵀH``, ``Q += HᵀY`` with one-hot Y, the scores ``h(G + λI)⁻¹Q``, and λ, chosen in every
+    session by the mean squared error of the one-hot targets on a random fifth of that session,
+    having learned the rest of it alone. Float64 takes the place of float32, one decomposition that
+    of 17 solves, Cholesky that of LU. There is no adapter trained in the first session.
 
     Parameters
     ----------
@@ -49,11 +57,15 @@ class RanPACHead:
     def learn(self, features: Features, labels: Labels) -> None:
         """Add one session to the sums, choose λ, and solve."""
         if len(labels) < 2:
-            raise InputError(f"a session must have two images, as λ is chosen on a split of it; got {len(labels)}: give more")
+            raise InputError(
+                f"a session must have two images, as λ is chosen on a split of it; got {len(labels)}: give more"
+            )
         final = final_block(features, self._setup)
         self._sums.learn(final, labels, self._lift)
         order = self._generator.permutation(len(labels))
-        errors = ridge_errors(final[order], present_classes(labels[order])[1], self._lift, self.n_components)
+        errors = ridge_errors(
+            final[order], present_classes(labels[order])[1], self._lift, self.n_components
+        )
         self._ridge, weights = self._sums.solve(RIDGES[int(np.argmin(errors))])
         self._coefficients = np.vstack([weights, np.zeros(weights.shape[1])])
 
@@ -69,7 +81,9 @@ class RanPACHead:
     def _projection(self) -> Array:
         """W, (d, D)."""
         inputs = self._setup.layer_dims[-1]
-        return frozen_normal(self._setup.seed, inputs * self.n_components).reshape(inputs, self.n_components)
+        return frozen_normal(self._setup.seed, inputs * self.n_components).reshape(
+            inputs, self.n_components
+        )
 
     def _lift(self, final: Array) -> Array:
         projected = product(final, self._projection)
@@ -104,7 +118,9 @@ class _GramSums(ClassSums):
                     IllConditionedWarning,
                     stacklevel=3,
                 )
-        raise InputError(f"features must be small enough for λ = {RIDGES[-1]:g} to matter; they are not: scale them down")
+        raise InputError(
+            f"features must be small enough for λ = {RIDGES[-1]:g} to matter; they are not: scale them down"
+        )
 
 
 def ridge_errors(final: Array, targets: Array, lift: Lift, width: int) -> list[float]:
@@ -133,13 +149,21 @@ def ridge_errors(final: Array, targets: Array, lift: Lift, width: int) -> list[f
         rows = lift(final[:cut])
         square, right, inside = kernel_product(rows), targets[:cut], product(held_out, rows.T)
     else:
-        square, right, inside = np.zeros((width, width), order="F"), np.zeros((width, targets.shape[1])), held_out
+        square, right, inside = (
+            np.zeros((width, width), order="F"),
+            np.zeros((width, targets.shape[1])),
+            held_out,
+        )
         for part in chunks(cut, width):
             rows = lift(final[:cut][part])
             add_symmetric_product(square, rows)
             add_product(right, rows.T, targets[:cut][part])
     values, vectors = eigh(square, lower=True, overwrite_a=True, driver="evd", check_finite=False)
     inside, right = product(inside, vectors), product(vectors.T, right)
-    real = values > _EPSILON * len(values) * values[-1]  # the rest is rounding, and its coordinates vanish
+    # the rest is rounding, and its coordinates vanish
+    real = values > _EPSILON * len(values) * values[-1]
     inside, right, values = inside[:, real], right[real], values[real]
-    return [float(((product(inside, right / (values + ridge)[:, None]) - targets[cut:]) ** 2).mean()) for ridge in RIDGES]
+    return [
+        float(((product(inside, right / (values + ridge)[:, None]) - targets[cut:]) ** 2).mean())
+        for ridge in RIDGES
+    ]

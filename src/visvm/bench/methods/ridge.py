@@ -35,15 +35,15 @@ class _OneHotClassifier(VisClassifier):
 class OneHotRidge(Vis):
     """The paper's classifier-choice "Ridge": blocks, mixer and random map of ``vis``, least squares on one-hot targets.
 
-    λ is chosen on the same split of the base session by the mean squared error of the one-hot targets. With the same λ the
-    scores would be those of ``vis`` but for a factor of 2 and one function of x shared by all classes, so that only the choice
-    of λ can make a difference.
+    λ is chosen on the same split of the base session by the mean squared error of the one-hot
+    targets. With the same λ the scores would be those of ``vis`` but for a factor of 2 and one
+    function of x shared by all classes, so that only the choice of λ can make a difference.
 
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size, identity_weight,
-    max_selection_samples
+    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size,
+    identity_weight, max_selection_samples
         As in ``visvm.VisClassifier``.
     """
 

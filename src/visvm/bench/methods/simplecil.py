@@ -13,7 +13,8 @@ _LEAST_NORM = 1e-12  # as torch.nn.functional.normalize has it
 class SimpleCIL:
     """Zhou et al., *Revisiting Class-Incremental Learning with Pre-Trained Models* (IJCV 2025), without any adapter.
 
-    The feature is the encoder's own projection, (n, any width), not normalised before it is averaged.
+    The feature is the encoder's own projection, (n, any width), not normalised before it is
+    averaged.
 
     Parameters
     ----------
@@ -22,7 +23,9 @@ class SimpleCIL:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._sums = ClassSums(self._project(np.zeros((1, setup.layer_dims[-1]), np.float32)).shape[1])
+        self._sums = ClassSums(
+            self._project(np.zeros((1, setup.layer_dims[-1]), np.float32)).shape[1]
+        )
 
     def learn(self, features: Features, labels: Labels) -> None:
         """Add one session to the class sums."""
@@ -40,4 +43,6 @@ class SimpleCIL:
         return Costs(0, self._sums.nbytes)
 
     def _project(self, features: Features) -> Array:
-        return np.asarray(self._setup.project(features[:, -self._setup.layer_dims[-1] :]), dtype=np.float64)
+        return np.asarray(
+            self._setup.project(features[:, -self._setup.layer_dims[-1] :]), dtype=np.float64
+        )

@@ -15,8 +15,9 @@ class SLDA:
 
         Λ = ((1 - ε)Σ + εI)⁻¹,   score of a class = mᵀΛx - mᵀΛm / 2
 
-    Σ comes from exact sums. The official code (tyler-hayes/Deep_SLDA) starts from an OAS estimate of the base session and goes
-    on sample by sample, weighing each by the number of all samples in place of those of its class.
+    Σ comes from exact sums. The official code (tyler-hayes/Deep_SLDA) starts from an OAS estimate
+    of the base session and goes on sample by sample, weighing each by the number of all samples in
+    place of those of its class.
 
     Parameters
     ----------
@@ -27,7 +28,12 @@ class SLDA:
 
     def __init__(self, setup: Setup, *, shrinkage: float = 1e-4) -> None:
         self.shrinkage = shrinkage
-        require(is_positive(shrinkage) and shrinkage < 1, self, "shrinkage", "a number above 0 and below 1")
+        require(
+            is_positive(shrinkage) and shrinkage < 1,
+            self,
+            "shrinkage",
+            "a number above 0 and below 1",
+        )
         self._setup = setup
         self._sums = ClassScatter(setup.layer_dims[-1])
         self._coefficients: Array = np.empty((self._sums.width + 1, 0))

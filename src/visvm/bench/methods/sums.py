@@ -21,7 +21,8 @@ def count_classes(labels: Labels, known: int) -> int:
     Raises
     ------
     InputError
-        A class number was left out. Methods that keep one column a class would else predict a class they have never seen.
+        A class number was left out. Methods that keep one column a class would else predict a class
+        they have never seen.
 
     Examples
     --------
@@ -32,7 +33,9 @@ def count_classes(labels: Labels, known: int) -> int:
     due = known + np.arange(len(new))
     if (wrong := new != due).any():
         got, wanted = new[wrong][0], due[wrong][0]
-        raise InputError(f"classes must be numbered as they arrive; got {got} where {wanted} comes next: number them anew")
+        raise InputError(
+            f"classes must be numbered as they arrive; got {got} where {wanted} comes next: number them anew"
+        )
     return known + len(new)
 
 
@@ -123,7 +126,9 @@ class ClassScatter(ClassSums):
         present, one_hot = present_classes(labels)
         known, added = self.counts[present], one_hot.sum(axis=0)
         means = product(rows.T, one_hot) / added
-        moved = (means - self.sums[:, present] / np.maximum(known, 1.0)) * np.sqrt(known * added / (known + added))
+        moved = (means - self.sums[:, present] / np.maximum(known, 1.0)) * np.sqrt(
+            known * added / (known + added)
+        )
         add_symmetric_product(self.within, rows - product(one_hot, means.T))
         add_symmetric_product(self.within, moved.T)
         self.sums[:, present] += means * added
@@ -142,7 +147,9 @@ class ClassScatter(ClassSums):
             with ShiftedCholesky(self.within, shift) as factor:
                 return linear_discriminant(means, factor.solve(means))
         except LinAlgError:
-            raise InputError(f"{shift:.3g}, added to the scatter, must matter in float64; it does not: scale down") from None
+            raise InputError(
+                f"{shift:.3g}, added to the scatter, must matter in float64; it does not: scale down"
+            ) from None
 
 
 def present_classes(labels: Labels) -> tuple[Labels, Array]:
@@ -154,5 +161,9 @@ def present_classes(labels: Labels) -> tuple[Labels, Array]:
 def statistics_bytes(statistics: Statistics) -> int:
     """Size of the sums of an LS-SVM, thin or dense; a thin one's Cholesky factor can be had from them, and is not counted."""
     scatter = statistics.scatter
-    arrays = [scatter.matrix, scatter.cross] if isinstance(scatter, DenseScatter) else [*scatter.blocks, scatter.targets]
+    arrays = (
+        [scatter.matrix, scatter.cross]
+        if isinstance(scatter, DenseScatter)
+        else [*scatter.blocks, scatter.targets]
+    )
     return statistics.class_sums.nbytes + sum(array.nbytes for array in arrays)

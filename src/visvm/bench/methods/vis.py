@@ -17,8 +17,8 @@ class Vis:
     Parameters
     ----------
     setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size, identity_weight,
-    max_selection_samples
+    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size,
+    identity_weight, max_selection_samples
         As in ``visvm.VisClassifier``.
     """
 
@@ -67,9 +67,14 @@ class Vis:
     def costs(self) -> Costs:
         """What was trained, kept and chosen so far."""
         mixer = self._model.mixer_
-        # Of one class nothing is learned, and the mixer stays the identity. The auxiliary classifier is not kept.
+        # Of one class nothing is learned, and the mixer stays the identity. The auxiliary
+        # classifier is not kept.
         trained = 0 if mixer.is_identity else sum(array.size for array in mixer.weights)
-        return Costs(trained, self._state_bytes() + sum(array.nbytes for array in mixer.weights), self._choices())
+        return Costs(
+            trained,
+            self._state_bytes() + sum(array.nbytes for array in mixer.weights),
+            self._choices(),
+        )
 
     def _state_bytes(self) -> int:
         """All but the mixer; nor is the random map counted, which is drawn from its seed."""
@@ -84,5 +89,6 @@ class Vis:
             "ridge": model.ridge_,
             "layers": list(model.layers_),
             "mixer_is_identity": model.mixer_.is_identity,
-            "validation_accuracy": accuracies[0] if accuracies else None,  # of the base session's held-out part
+            # of the base session's held-out part
+            "validation_accuracy": accuracies[0] if accuracies else None,
         }

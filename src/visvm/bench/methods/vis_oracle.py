@@ -15,20 +15,33 @@ class VisOracle(Vis):
     ----------
     setup : Setup
     n_components, max_selection_samples
-        As in ``visvm.VisClassifier``; fewer samples, as the choices are made again in every session.
+        As in ``visvm.VisClassifier``; fewer samples, as the choices are made again in every
+        session.
     """
 
-    def __init__(self, setup: Setup, *, n_components: int | None = 15000, max_selection_samples: int | None = 2000) -> None:
-        super().__init__(setup, n_components=n_components, max_selection_samples=max_selection_samples)
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        n_components: int | None = 15000,
+        max_selection_samples: int | None = 2000,
+    ) -> None:
+        super().__init__(
+            setup, n_components=n_components, max_selection_samples=max_selection_samples
+        )
         self._seen: tuple[Features, Labels] | None = None
 
     def learn(self, features: Features, labels: Labels) -> None:
         """Keep one more session, and learn all of them together."""
         if self._seen is not None:
-            features, labels = np.concatenate([self._seen[0], features]), np.concatenate([self._seen[1], labels])
+            features, labels = (
+                np.concatenate([self._seen[0], features]),
+                np.concatenate([self._seen[1], labels]),
+            )
         self._model.fit(features, labels)
         self._seen = features, labels
 
     def _state_bytes(self) -> int:
-        # The sums are made anew each time, so they need not be kept; the features of all images must.
+        # The sums are made anew each time, so they need not be kept; the features of all images
+        # must.
         return sum(array.nbytes for array in self._seen or ()) + self._model.coefficients_.nbytes

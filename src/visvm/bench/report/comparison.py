@@ -10,7 +10,16 @@ from visvm.bench.report.grouping import Setting, settings
 from visvm.bench.report.pages import Cell, Column, Table, TableRow
 from visvm.bench.report.plots import Styles, styles
 from visvm.bench.report.published import Numbers, Published
-from visvm.bench.report.summary import ORACLE, OURS, FinishedRun, UnfinishedRun, collect, grouped, in_order, marks
+from visvm.bench.report.summary import (
+    ORACLE,
+    OURS,
+    FinishedRun,
+    UnfinishedRun,
+    collect,
+    grouped,
+    in_order,
+    marks,
+)
 from visvm.bench.rows import Row
 
 KINDS: dict[str, Literal["ours", "apart"]] = {OURS: "ours", ORACLE: "apart"}
@@ -52,7 +61,9 @@ class Material:
         run = setting.first
         if run.transform != self.published.transform:
             return {}
-        return self.published.numbers(self.published.encoder(run.encoder), run.dataset, run.protocol)
+        return self.published.numbers(
+            self.published.encoder(run.encoder), run.dataset, run.protocol
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,9 @@ def gather(rows: list[Row], published: Published) -> Material:
     finished, unfinished = collect(rows)
     found = settings(finished, published.datasets)
     look = styles(each.run.method for each in in_order(finished))
-    names = _file_names(dict.fromkeys(label for each in found for label in (each.encoder, each.label)))
+    names = _file_names(
+        dict.fromkeys(label for each in found for label in (each.encoder, each.label))
+    )
     return Material(rows, finished, unfinished, found, published, look, names)
 
 
@@ -110,11 +123,18 @@ def compare(
     only_ran : bool
         Leave out methods of which there is nothing but published numbers.
     """
-    lines = {each.label: each.run.method for each in in_order(run for setting in compared for run in setting.standard.values())}
+    lines = {
+        each.label: each.run.method
+        for each in in_order(run for setting in compared for run in setting.standard.values())
+    }
     numbers = [material.numbers(setting) for setting in compared]
     columns, cells = [Column("method", words=True)], {label: [Cell(label)] for label in lines}
     for setting, known in zip(compared, numbers, strict=True):
-        beside = {row: each for method, each in known.items() for row in material.published.row_methods(method)}
+        beside = {
+            row: each
+            for method, each in known.items()
+            for row in material.published.row_methods(method)
+        }
         for measure in measures:
             columns.append(Column(measure.name, group(setting)))
             for label, cell in _column(setting, measure, lines, beside).items():
@@ -126,7 +146,10 @@ def compare(
 
 
 def ranked(
-    methods: Sequence[str], values: Sequence[float | None], write: Callable[[float], str], lowest: bool = False
+    methods: Sequence[str],
+    values: Sequence[float | None],
+    write: Callable[[float], str],
+    lowest: bool = False,
 ) -> list[Cell]:
     """The cells of a column with the best and the second marked; the oracle takes no part.
 
@@ -141,14 +164,22 @@ def ranked(
         Whether less is better.
     """
     texts = ["–" if value is None else write(value) for value in values]
-    competing = [None if method == ORACLE else value for method, value in zip(methods, values, strict=True)]
-    return [Cell(text, mark) for text, mark in zip(texts, marks(competing, texts, lowest), strict=True)]
+    competing = [
+        None if method == ORACLE else value for method, value in zip(methods, values, strict=True)
+    ]
+    return [
+        Cell(text, mark) for text, mark in zip(texts, marks(competing, texts, lowest), strict=True)
+    ]
 
 
-def _column(setting: Setting, measure: Measure, lines: Mapping[str, str], beside: Mapping[str, Numbers]) -> dict[str, Cell]:
+def _column(
+    setting: Setting, measure: Measure, lines: Mapping[str, str], beside: Mapping[str, Numbers]
+) -> dict[str, Cell]:
     runs = setting.standard
     values = [measure.value(runs[label]) if label in runs else None for label in lines]
-    cells = dict(zip(lines, ranked(list(lines.values()), values, percent, measure.lowest), strict=True))
+    cells = dict(
+        zip(lines, ranked(list(lines.values()), values, percent, measure.lowest), strict=True)
+    )
     for label in lines:  # what has other options has another label, and nothing published beside it
         published = measure.published(beside[label]) if label in beside else None
         if published is not None:
@@ -157,16 +188,27 @@ def _column(setting: Setting, measure: Measure, lines: Mapping[str, str], beside
 
 
 def _published_only(
-    material: Material, numbers: Sequence[Mapping[str, Numbers]], measures: Sequence[Measure], ran: set[str]
+    material: Material,
+    numbers: Sequence[Mapping[str, Numbers]],
+    measures: Sequence[Measure],
+    ran: set[str],
 ) -> list[TableRow]:
     """Lines of methods that the paper has and these runs have not."""
     rows = []
     for method in material.published.methods:
         places = [(known.get(method), measure) for known in numbers for measure in measures]
         values = [None if known is None else measure.published(known) for known, measure in places]
-        if ran.isdisjoint(material.published.row_methods(method)) and any(value is not None for value in values):
-            cells = [Cell("–") if value is None else Cell("", aside=f"{value:.2f}") for value in values]
-            rows.append(TableRow((Cell(f"{material.published.printed(method)}, published"), *cells), "apart"))
+        if ran.isdisjoint(material.published.row_methods(method)) and any(
+            value is not None for value in values
+        ):
+            cells = [
+                Cell("–") if value is None else Cell("", aside=f"{value:.2f}") for value in values
+            ]
+            rows.append(
+                TableRow(
+                    (Cell(f"{material.published.printed(method)}, published"), *cells), "apart"
+                )
+            )
     return rows
 
 
@@ -181,17 +223,29 @@ def about_published(material: Material, compared: Sequence[Setting]) -> list[str
         ]
     said = ["In brackets: what the paper prints."]
     ran = {run.run.method for setting in compared for run in setting.standard.values()}
-    known = {method for each in numbers.values() for method in each if not ran.isdisjoint(material.published.row_methods(method))}
+    known = {
+        method
+        for each in numbers.values()
+        for method in each
+        if not ran.isdisjoint(material.published.row_methods(method))
+    }
     said += [note for method in sorted(known) if (note := material.published.note(method))]
     for setting in compared:
         one = next(iter(setting.standard.values()))
         ours, learned = one.rows[-1].n_test, sum(row.n_train for row in one.rows)
-        theirs = material.published.test_images(setting.first.dataset) if numbers[setting.label] else ours
+        theirs = (
+            material.published.test_images(setting.first.dataset)
+            if numbers[setting.label]
+            else ours
+        )
         splits = DATASETS[setting.first.dataset].splits if numbers[setting.label] else ()
-        trained = [split.train for split in splits if _about(split.test.n, theirs)]  # of the split they are about
+        # of the split they are about
+        trained = [split.train for split in splits if _about(split.test.n, theirs)]
         if trained and not any(known.admits(learned) for known in trained):
             published = " or ".join(map(str, trained))
-            said.append(f"{setting.data} was learned from {count(learned)} images here, from {published} by the published code.")
+            said.append(
+                f"{setting.data} was learned from {count(learned)} images here, from {published} by the published code."
+            )
         if not _about(ours, theirs):
             said.append(
                 f"{setting.data} was tested on {count(ours)} images here, on about {count(theirs)} by the published code."

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from visvm.bench.report.summary import ORACLE, OURS, FinishedRun, by_number, grouped, in_order, with_options
+from visvm.bench.report.summary import (
+    ORACLE,
+    OURS,
+    FinishedRun,
+    by_number,
+    grouped,
+    in_order,
+    with_options,
+)
 from visvm.bench.rows import Run
 
 CLASS_ORDER_SEED = 1993
@@ -55,8 +63,8 @@ class Setting:
     def standard(self) -> dict[str, FinishedRun]:
         """The runs of the main table, by label: the usual class order, seed 0, tested on the test images, with default options.
 
-        Where no run has that order and seed, they are the least that some have. A method that was run with other options only is
-        taken with these, and its labels say them.
+        Where no run has that order and seed, they are the least that some have. A method that was
+        run with other options only is taken with these, and its labels say them.
         """
 
         def seeds(run: Run) -> tuple[bool, int, int]:
@@ -65,7 +73,9 @@ class Setting:
         tested = [each for each in self.runs if each.run.split == "test"]
         least = min((seeds(each.run) for each in tested), default=None)
         chosen = []
-        for runs in grouped([each for each in tested if seeds(each.run) == least], lambda each: each.run.method).values():
+        for runs in grouped(
+            [each for each in tested if seeds(each.run) == least], lambda each: each.run.method
+        ).values():
             chosen += [each for each in runs if not each.run.options] or runs
         return {each.label: each for each in in_order(chosen)}
 
@@ -89,12 +99,23 @@ def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[
     images: dict[str, int] = {}
     for each in runs:
         images[each.run.data_digest] = max(images.get(each.run.data_digest, 0), each.n_images)
-    data = _labels(((each.run.data_digest,), each.run.dataset, f"{images[each.run.data_digest]} images") for each in runs)
-    encoders = _labels(((each.run.weights_digest, each.run.transform_key), each.run.encoder, each.run.transform) for each in runs)
+    data = _labels(
+        ((each.run.data_digest,), each.run.dataset, f"{images[each.run.data_digest]} images")
+        for each in runs
+    )
+    encoders = _labels(
+        ((each.run.weights_digest, each.run.transform_key), each.run.encoder, each.run.transform)
+        for each in runs
+    )
 
     def one(group: list[FinishedRun]) -> Setting:
         run = group[0].run
-        return Setting(data[run.data_digest,], encoders[run.weights_digest, run.transform_key], run, tuple(group))
+        return Setting(
+            data[run.data_digest,],
+            encoders[run.weights_digest, run.transform_key],
+            run,
+            tuple(group),
+        )
 
     def place(setting: Setting) -> tuple[Any, ...]:
         name = setting.first.dataset
@@ -102,7 +123,12 @@ def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[
         return setting.encoder, known, setting.data, by_number(setting.first.protocol)
 
     key = ("data_digest", "weights_digest", "transform_key", "protocol")
-    found = [one(group) for group in grouped(runs, lambda each: tuple(getattr(each.run, name) for name in key)).values()]
+    found = [
+        one(group)
+        for group in grouped(
+            runs, lambda each: tuple(getattr(each.run, name) for name in key)
+        ).values()
+    ]
     return sorted(found, key=place)
 
 
@@ -113,9 +139,14 @@ def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:
     runs = [
         each
         for each in in_order(setting.runs)
-        if each.run.split == "test" and all(getattr(each.run, name) == value for name, value in fixed.items())
+        if each.run.split == "test"
+        and all(getattr(each.run, name) == value for name, value in fixed.items())
     ]
-    return {label: group for label, group in grouped(runs, lambda each: each.label).items() if len(group) > 1}
+    return {
+        label: group
+        for label, group in grouped(runs, lambda each: each.label).items()
+        if len(group) > 1
+    }
 
 
 def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
@@ -125,7 +156,10 @@ def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
     """
 
     def rest(each: FinishedRun) -> str:
-        return with_options(each.run.method, {name: value for name, value in each.run.options.items() if name not in SENSITIVE})
+        return with_options(
+            each.run.method,
+            {name: value for name, value in each.run.options.items() if name not in SENSITIVE},
+        )
 
     runs = [
         each
@@ -136,7 +170,12 @@ def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
     ]
     found = {}
     for label, group in grouped(runs, rest).items():
-        shown = {each.run.key for name in SENSITIVE for line in lines(group, name).values() for each in line}
+        shown = {
+            each.run.key
+            for name in SENSITIVE
+            for line in lines(group, name).values()
+            for each in line
+        }
         found[label] = [each for each in group if each.run.key in shown]
     return {label: group for label, group in found.items() if group}
 
@@ -146,7 +185,11 @@ def lines(group: Sequence[FinishedRun], name: str) -> dict[Any, list[FinishedRun
     (other,) = (each for each in SENSITIVE if each != name)
     by_other = grouped(group, lambda each: option(each, other))
     order = sorted(by_other, key=lambda value: (value != SENSITIVE[other], value))
-    return {value: by_other[value] for value in order if len({option(each, name) for each in by_other[value]}) > 1}
+    return {
+        value: by_other[value]
+        for value in order
+        if len({option(each, name) for each in by_other[value]}) > 1
+    }
 
 
 def option(each: FinishedRun, name: str) -> Any:
@@ -157,7 +200,11 @@ def option(each: FinishedRun, name: str) -> Any:
 def elsewhere(setting: Setting) -> list[FinishedRun]:
     """Runs that none of the comparisons takes in."""
     shown = [*setting.standard.values()]
-    for groups in (repeated(setting, "class_order_seed"), repeated(setting, "seed"), sensitivity(setting)):
+    for groups in (
+        repeated(setting, "class_order_seed"),
+        repeated(setting, "seed"),
+        sensitivity(setting),
+    ):
         shown += [each for group in groups.values() for each in group]
     keys = {each.run.key for each in shown}
     return [each for each in setting.runs if each.run.key not in keys]
@@ -170,7 +217,14 @@ def _labels(named: Iterable[tuple[tuple[str, ...], str, str]]) -> dict[tuple[str
         chosen.setdefault(digests, (re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name, detail))
     labels = {digests: name for digests, (name, _) in chosen.items()}
     details = {digests: detail for digests, (_, detail) in chosen.items()}
-    for more in (details, {digests: digests[0][:8] for digests in chosen}, {digests: digests[-1] for digests in chosen}):
+    for more in (
+        details,
+        {digests: digests[0][:8] for digests in chosen},
+        {digests: digests[-1] for digests in chosen},
+    ):
         counts = Counter(labels.values())
-        labels = {each: f"{label}, {more[each]}" if counts[label] > 1 else label for each, label in labels.items()}
+        labels = {
+            each: f"{label}, {more[each]}" if counts[label] > 1 else label
+            for each, label in labels.items()
+        }
     return labels

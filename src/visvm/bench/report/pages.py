@@ -85,9 +85,12 @@ class Section:
 
 def write_html(title: str, sections: Sequence[Section]) -> str:
     """One page that needs nothing else: styles and figures are in it."""
-    contents = "".join(f'<li><a href="#{each.anchor}">{_html(each.title)}</a></li>' for each in sections)
+    contents = "".join(
+        f'<li><a href="#{each.anchor}">{_html(each.title)}</a></li>' for each in sections
+    )
     body = "".join(
-        f'<section id="{each.anchor}">\n<h2>{_html(each.title)}</h2>\n{_html_blocks(each)}</section>\n' for each in sections
+        f'<section id="{each.anchor}">\n<h2>{_html(each.title)}</h2>\n{_html_blocks(each)}</section>\n'
+        for each in sections
     )
     style = files("visvm.bench.report").joinpath("report.css").read_text("utf-8")
     return (
@@ -101,7 +104,10 @@ def write_html(title: str, sections: Sequence[Section]) -> str:
 
 def write_markdown(title: str, sections: Sequence[Section]) -> str:
     """The same for GitHub; figures are referred to as ``figures/NAME.png``."""
-    parts = [f"# {_markdown(title)}", "\n".join(f"- [{_markdown(each.title)}](#{each.anchor})" for each in sections)]
+    parts = [
+        f"# {_markdown(title)}",
+        "\n".join(f"- [{_markdown(each.title)}](#{each.anchor})" for each in sections),
+    ]
     for section in sections:
         parts.append(f"## {_markdown(section.title)}")
         for block in section.blocks:
@@ -109,7 +115,10 @@ def write_markdown(title: str, sections: Sequence[Section]) -> str:
                 case str():
                     parts.append(_with_indices(_markdown(block)))
                 case Table():
-                    parts += [_with_indices(f"**{_markdown(block.caption)}**"), _markdown_table(block)]
+                    parts += [
+                        _with_indices(f"**{_markdown(block.caption)}**"),
+                        _markdown_table(block),
+                    ]
                 case Picture():
                     caption = _markdown(block.caption)
                     parts += [f"![{caption}](figures/{block.name}.png)", _with_indices(caption)]
@@ -119,7 +128,9 @@ def write_markdown(title: str, sections: Sequence[Section]) -> str:
 def _html_blocks(section: Section) -> str:
     """The blocks of a section; figures that follow one another stand side by side where there is room."""
     written = []
-    for pictures, blocks in itertools.groupby(section.blocks, lambda block: isinstance(block, Picture)):
+    for pictures, blocks in itertools.groupby(
+        section.blocks, lambda block: isinstance(block, Picture)
+    ):
         texts = [_html_block(block) for block in blocks]
         written += ['<div class="figures">\n', *texts, "</div>\n"] if pictures else texts
     return "".join(written)
@@ -141,10 +152,14 @@ def _html_table(table: Table) -> str:
     spans = [
         1 + any(row.cells[place].aside for row in table.rows) for place in range(len(table.columns))
     ]  # published: own places
-    lines = [f'<div class="scroll"><table>\n<caption>{_with_indices(_html(table.caption))}</caption>\n<thead>\n']
+    lines = [
+        f'<div class="scroll"><table>\n<caption>{_with_indices(_html(table.caption))}</caption>\n<thead>\n'
+    ]
     if any(column.group for column in table.columns):
         cells = []
-        for group, run in itertools.groupby(zip(table.columns, spans, strict=True), lambda pair: pair[0].group):
+        for group, run in itertools.groupby(
+            zip(table.columns, spans, strict=True), lambda pair: pair[0].group
+        ):
             kind = " class=group scope=colgroup" if group else ""
             cells.append(f"<th colspan={sum(span for _, span in run)}{kind}>{_html(group)}</th>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
@@ -153,7 +168,9 @@ def _html_table(table: Table) -> str:
         for column, span in zip(table.columns, spans, strict=True)
     )
     lines.append(f"<tr>{''.join(names)}</tr>\n</thead>\n")
-    for kind, rows in itertools.groupby(table.rows, lambda row: "apart" if row.kind == "apart" else ""):
+    for kind, rows in itertools.groupby(
+        table.rows, lambda row: "apart" if row.kind == "apart" else ""
+    ):
         lines.append(f"<tbody{' class=apart' if kind else ''}>\n")
         lines += [_html_row(row, table.columns, spans) for row in rows]
         lines.append("</tbody>\n")
@@ -179,8 +196,14 @@ def _markdown_table(table: Table) -> str:
     def line(cells: Iterator[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
-    names = (_with_indices(_markdown(f"{column.group} {column.name}".strip())) for column in table.columns)
-    rule = (":---" if place == 0 or column.words else "---:" for place, column in enumerate(table.columns))
+    names = (
+        _with_indices(_markdown(f"{column.group} {column.name}".strip()))
+        for column in table.columns
+    )
+    rule = (
+        ":---" if place == 0 or column.words else "---:"
+        for place, column in enumerate(table.columns)
+    )
     rows = (line(_markdown_cells(row)) for row in table.rows)
     return "\n".join([line(names), line(rule), *rows])
 
@@ -211,8 +234,15 @@ def _with_indices(text: str) -> str:
 def _inline(picture: Picture) -> str:
     """The SVG as a part of an HTML page: no declarations, and names that no other figure of the page has."""
     svg = picture.drawing.svg[picture.drawing.svg.index("<svg") :]
-    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s+xmlns(:xlink)?=\"[^\"]*\"", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.name}-", svg.replace("xlink:href", "href"))
+    svg = re.sub(
+        r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s+xmlns(:xlink)?=\"[^\"]*\"",
+        "",
+        svg,
+        flags=re.DOTALL,
+    )
+    svg = re.sub(
+        r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.name}-", svg.replace("xlink:href", "href")
+    )
     shown = f'role="img" aria-label="{_html(picture.caption)}" style="min-width: min(27rem, {_width(picture.drawing):g}pt)"'
     return svg.replace("<svg", f"<svg {shown}", 1).strip()
 

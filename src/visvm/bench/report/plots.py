@@ -1,7 +1,8 @@
 """Figures of accuracy, as vectors and as pixels: curves, bars, sensitivity. Here too are the styles that all figures share.
 
-Colours are told apart by the colour-blind (most are Okabe's and Ito's), and every method has a line style and a marker of its
-own, so that figures can be read in grey. The same input gives the same bytes.
+Colours are told apart by the colour-blind (most are Okabe's and Ito's), and every method has a line
+style and a marker of its own, so that figures can be read in grey. The same input gives the same
+bytes.
 """
 
 import functools
@@ -19,8 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 from scipy.optimize import isotonic_regression
 
+from visvm.bench.report.fonts import fonts
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS, competes
-from visvm.figures import fonts
 
 INK, PALE = "#22262a", "#8a9097"
 
@@ -46,7 +47,8 @@ _RC = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
-    "figure.constrained_layout.w_pad": 0.1,  # in inches: laid out once, letters are not of the same width in all files
+    # in inches: laid out once, letters are not of the same width in all files
+    "figure.constrained_layout.w_pad": 0.1,
     "savefig.dpi": 180,
     "svg.fonttype": "path",  # no font is needed to show it
     "svg.hashsalt": "visvm",
@@ -117,9 +119,14 @@ def gap(lines: Sequence[Line], among: Callable[[str], bool] = competes) -> Gap |
 
 def styles(methods: Iterable[str]) -> Styles:
     """A style for every method: always the same for one that comes with visvm, and for the rest in the order given."""
-    others = [method for method in dict.fromkeys((*BASELINES, *methods)) if method not in (OURS, ORACLE)]
+    others = [
+        method for method in dict.fromkeys((*BASELINES, *methods)) if method not in (OURS, ORACLE)
+    ]
     cycles = (_COLOURS, _DASHES, _MARKERS, _HATCHES)  # of 10, 5, 11 and 8: no two methods are alike
-    found = {method: Style(*(cycle[place % len(cycle)] for cycle in cycles)) for place, method in enumerate(others)}
+    found = {
+        method: Style(*(cycle[place % len(cycle)] for cycle in cycles))
+        for place, method in enumerate(others)
+    }
     return {**found, OURS: Style("#0072b2", width=2.2), ORACLE: Style("#000000", (0, (1, 1)), "*")}
 
 
@@ -129,8 +136,12 @@ def drawn(draw: Callable[P, Figure]) -> Callable[P, Drawing]:
     @functools.wraps(draw)
     def files(*args: P.args, **kwargs: P.kwargs) -> Drawing:
         svg, png = io.BytesIO(), io.BytesIO()
-        with matplotlib.style.context(["default", _RC | {"font.family": fonts()}]), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box in its place says as much
+        with (
+            matplotlib.style.context(["default", _RC | {"font.family": fonts()}]),
+            warnings.catch_warnings(),
+        ):
+            # a box in its place says as much
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = draw(*args, **kwargs)
             figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
             figure.set_layout_engine("none")  # as it was laid out for the first
@@ -154,14 +165,25 @@ def curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
     """
     height = max(2.25, 0.16 * len(lines))  # of the axes, in inches
     ahead = gap(lines)
-    after_ours = "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})"
-    longest = max(len(line.label) + (len(after_ours) if line.method == OURS else 0) for line in lines)
-    figure = Figure(figsize=(5.8 + 0.07 * max(0, min(longest, 60) - 26), height + 0.85))  # names with options are long
+    after_ours = (
+        "" if ahead is None else f" ({signed(ahead.points)} on {shortened(ahead.other, 16)})"
+    )
+    longest = max(
+        len(line.label) + (len(after_ours) if line.method == OURS else 0) for line in lines
+    )
+    # names with options are long
+    figure = Figure(figsize=(5.8 + 0.07 * max(0, min(longest, 60) - 26), height + 0.85))
     axes = figure.add_subplot()
     for line in sorted(lines, key=lambda line: line.method == OURS):  # ours on top
         style = look[line.method]
         axes.plot(
-            line.x, line.y, color=style.colour, linestyle=style.dash, linewidth=style.width, marker=style.marker, markersize=3.6
+            line.x,
+            line.y,
+            color=style.colour,
+            linestyle=style.dash,
+            linewidth=style.width,
+            marker=style.marker,
+            markersize=3.6,
         )
         if line.std is not None:
             _draw_std(axes, line, style)
@@ -181,10 +203,21 @@ def _draw_std(axes: Axes, line: Line, style: Style) -> None:
     if line.method == OURS:
         axes.fill_between(line.x, y - std, y + std, color=style.colour, alpha=0.18, linewidth=0)
     else:
-        axes.errorbar(line.x, y, std, fmt="none", ecolor=style.colour, elinewidth=0.7, capsize=1.6, capthick=0.7)
+        axes.errorbar(
+            line.x,
+            y,
+            std,
+            fmt="none",
+            ecolor=style.colour,
+            elinewidth=0.7,
+            capsize=1.6,
+            capthick=0.7,
+        )
 
 
-def label_ends(axes: Axes, height: float, lines: Sequence[Line], look: Styles, after_ours: str = "") -> None:
+def label_ends(
+    axes: Axes, height: float, lines: Sequence[Line], look: Styles, after_ours: str = ""
+) -> None:
     """Names beyond the right end of the lines, moved apart as little as possible, each with its marker, tied to its line.
 
     Parameters
@@ -204,9 +237,24 @@ def label_ends(axes: Axes, height: float, lines: Sequence[Line], look: Styles, a
     for line, end, place in zip(lines, ends, places, strict=True):
         ours, style = line.method == OURS, look[line.method]
         y = (place - low) / (high - low)
-        tie = {"arrowstyle": "-", "color": style.colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
-        axes.annotate("", (line.x[-1], end), xytext=(1, y), textcoords=column, arrowprops=tie, annotation_clip=False)
-        axes.plot(1, y, style.marker, color=style.colour, markersize=3.6, transform=column, clip_on=False)
+        tie = {
+            "arrowstyle": "-",
+            "color": style.colour,
+            "linewidth": 0.7,
+            "shrinkA": 3,
+            "shrinkB": 2,
+        }
+        axes.annotate(
+            "",
+            (line.x[-1], end),
+            xytext=(1, y),
+            textcoords=column,
+            arrowprops=tie,
+            annotation_clip=False,
+        )
+        axes.plot(
+            1, y, style.marker, color=style.colour, markersize=3.6, transform=column, clip_on=False
+        )
         axes.annotate(
             f"{shortened(line.label, 40)} {end:.2f}{after_ours if ours else ''}",
             (1, y),
@@ -223,7 +271,12 @@ def label_ends(axes: Axes, height: float, lines: Sequence[Line], look: Styles, a
 
 
 @drawn
-def bars(title: str, groups: Sequence[tuple[str, Mapping[str, float]]], methods: Sequence[str], look: Styles) -> Figure:
+def bars(
+    title: str,
+    groups: Sequence[tuple[str, Mapping[str, float]]],
+    methods: Sequence[str],
+    look: Styles,
+) -> Figure:
     """Final accuracy of several methods side by side, group by group, about four groups in a line.
 
     Parameters
@@ -237,18 +290,34 @@ def bars(title: str, groups: Sequence[tuple[str, Mapping[str, float]]], methods:
     """
     across = min(len(groups), max(1, 16 // len(methods)))
     down = math.ceil(len(groups) / across)
-    figure = Figure(figsize=(max(3.4, 1.0 + across * (0.25 + 0.4 * len(methods))), 0.8 + 2.1 * down))
+    figure = Figure(
+        figsize=(max(3.4, 1.0 + across * (0.25 + 0.4 * len(methods))), 0.8 + 2.1 * down)
+    )
     top = max(value for _, heights in groups for value in heights.values())
     for place, axes in enumerate(figure.subplots(down, 1, squeeze=False)[:, 0]):
         shown = groups[place * across : (place + 1) * across]
         for number, method in enumerate(methods):
             style = look[method]
-            x = [group + (number - (len(methods) - 1) / 2) * 0.8 / len(methods) for group in range(len(shown))]
+            x = [
+                group + (number - (len(methods) - 1) / 2) * 0.8 / len(methods)
+                for group in range(len(shown))
+            ]
             y = [heights.get(method, math.nan) for _, heights in shown]
             drawn_bars = axes.bar(
-                x, y, 0.72 / len(methods), color=style.colour, hatch=style.hatch, edgecolor="white", label=method
+                x,
+                y,
+                0.72 / len(methods),
+                color=style.colour,
+                hatch=style.hatch,
+                edgecolor="white",
+                label=method,
             )
-            axes.bar_label(drawn_bars, ["" if math.isnan(value) else f"{value:.2f}" for value in y], fontsize=6.5, padding=1.5)
+            axes.bar_label(
+                drawn_bars,
+                ["" if math.isnan(value) else f"{value:.2f}" for value in y],
+                fontsize=6.5,
+                padding=1.5,
+            )
         axes.set_xticks(range(len(shown)), [name for name, _ in shown])
         axes.set_xlim(-0.6, across - 0.4)
         axes.set_ylim(0, 1.08 * top)
@@ -257,7 +326,9 @@ def bars(title: str, groups: Sequence[tuple[str, Mapping[str, float]]], methods:
         axes.set_ylabel("final accuracy (%)")
     wide = max(map(len, methods)) * 0.075 + 0.55  # of an entry, in inches
     columns = min(len(methods), max(1, int(figure.get_figwidth() / wide)))
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=columns)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=columns
+    )
     set_title(figure, title)
     return figure
 
@@ -284,15 +355,28 @@ class Sweep:
 def sweeps(title: str, panels: Sequence[Sweep]) -> Figure:
     """Sensitivity: a panel for each option, with one y axis."""
     figure = Figure(figsize=(3.3 * len(panels), 2.7))
-    colours = (Style("#0072b2", width=1.8), *(Style(*each) for each in zip(_COLOURS, _DASHES, _MARKERS, strict=False)))
+    colours = (
+        Style("#0072b2", width=1.8),
+        *(Style(*each) for each in zip(_COLOURS, _DASHES, _MARKERS, strict=False)),
+    )
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel in zip(every, panels, strict=True):
-        for (name, points), style in zip(panel.lines.items(), colours * math.ceil(len(panel.lines) / len(colours)), strict=False):
+        for (name, points), style in zip(
+            panel.lines.items(), colours * math.ceil(len(panel.lines) / len(colours)), strict=False
+        ):
             there = [(place, *point) for place, point in enumerate(points) if point is not None]
             x, y, std = (list(part) for part in zip(*there, strict=True))
             errors = std if any(std) else None
             axes.errorbar(
-                x, y, errors, color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4, label=name, capsize=2
+                x,
+                y,
+                errors,
+                color=style.colour,
+                linestyle=style.dash,
+                marker=style.marker,
+                markersize=4,
+                label=name,
+                capsize=2,
             )
         axes.set_xticks(range(len(panel.values)), [plain(value) for value in panel.values])
         axes.set_xlabel(panel.option)
@@ -320,7 +404,8 @@ def apart(wanted: Sequence[float], distance: float, low: float, high: float) -> 
     """
     order = np.argsort(wanted, kind="stable")
     steps = distance * np.arange(len(wanted))
-    fitted = isotonic_regression(np.asarray(wanted, dtype=float)[order] - steps).x  # least squares with this order kept
+    # least squares with this order kept
+    fitted = isotonic_regression(np.asarray(wanted, dtype=float)[order] - steps).x
     places = np.empty(len(wanted))
     places[order] = np.clip(fitted, low, max(low, high - steps[-1])) + steps
     return [float(place) for place in places]

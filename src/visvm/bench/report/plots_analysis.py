@@ -12,10 +12,20 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from visvm.bench.report.plots import INK, PALE, Line, Styles, drawn, label_ends, set_title, shortened
+from visvm.bench.report.plots import (
+    INK,
+    PALE,
+    Line,
+    Styles,
+    drawn,
+    label_ends,
+    set_title,
+    shortened,
+)
 from visvm.bench.report.summary import OURS
 
-# Light to dark without a turn: readable in grey. The lightest is not the page's white. With more shades their bar becomes pixels.
+# Light to dark without a turn: readable in grey. The lightest is not the page's white. With more
+# shades their bar becomes pixels.
 _MAP = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.1, 1.0, 25)))
 
 
@@ -43,8 +53,18 @@ def trade_offs(title: str, methods: Sequence[Measured], look: Styles) -> Figure:
     figure = Figure(figsize=(7.6, height + 0.8))
     left, right = figure.subplots(1, 2, sharey=True)
     panels = [
-        (left, "parameters trained by gradient descent", [each.trainable_parameters for each in methods], short_count),
-        (right, "state kept between sessions", [each.state_bytes for each in methods], lambda count: short_count(count, "B")),
+        (
+            left,
+            "parameters trained by gradient descent",
+            [each.trainable_parameters for each in methods],
+            short_count,
+        ),
+        (
+            right,
+            "state kept between sessions",
+            [each.state_bytes for each in methods],
+            lambda count: short_count(count, "B"),
+        ),
     ]
     for axes, name, counts, write in panels:
         for each, x in zip(methods, _set_log_axis(axes, counts, write), strict=True):
@@ -64,7 +84,12 @@ def trade_offs(title: str, methods: Sequence[Measured], look: Styles) -> Figure:
     left.set_ylabel("average accuracy (%)")
     set_title(figure, title)
     edge = right.get_xlim()[1]
-    label_ends(right, height, [Line(each.label, each.method, [edge], [each.average]) for each in methods], look)
+    label_ends(
+        right,
+        height,
+        [Line(each.label, each.method, [edge], [each.average]) for each in methods],
+        look,
+    )
     return figure
 
 
@@ -74,7 +99,10 @@ def overhead(title: str, methods: Sequence[Measured], look: Styles) -> Figure:
     panels: tuple[tuple[str, Callable[[Measured], float | None]], ...] = (
         ("learning (s)", lambda each: each.learn_seconds),
         ("predicting (ms an image)", lambda each: each.predict_milliseconds),
-        ("peak memory (MB)", lambda each: None if each.peak_memory is None else each.peak_memory / 1e6),
+        (
+            "peak memory (MB)",
+            lambda each: None if each.peak_memory is None else each.peak_memory / 1e6,
+        ),
         ("state (MB)", lambda each: each.state_bytes / 1e6),
     )
     figure = Figure(figsize=(7.6, 1.0 + 0.2 * len(methods)))
@@ -84,9 +112,23 @@ def overhead(title: str, methods: Sequence[Measured], look: Styles) -> Figure:
         widths = [math.nan if value is None else value for value in values]
         colours = [look[each.method].colour for each in methods]
         hatches = [look[each.method].hatch for each in methods]
-        shown = axes.barh(range(len(methods)), widths, height=0.72, color=colours, hatch=hatches, edgecolor="white")
-        axes.bar_label(shown, ["" if value is None else digits(value) for value in values], fontsize=6.5, padding=2)
-        axes.set_xlim(0, 1.38 * max((value for value in values if value is not None), default=1) or 1)
+        shown = axes.barh(
+            range(len(methods)),
+            widths,
+            height=0.72,
+            color=colours,
+            hatch=hatches,
+            edgecolor="white",
+        )
+        axes.bar_label(
+            shown,
+            ["" if value is None else digits(value) for value in values],
+            fontsize=6.5,
+            padding=2,
+        )
+        axes.set_xlim(
+            0, 1.38 * max((value for value in values if value is not None), default=1) or 1
+        )
         axes.xaxis.get_major_locator().set_params(nbins=3)
         axes.set_xlabel(name)
         axes.grid(visible=False, axis="y")
@@ -105,7 +147,8 @@ def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float
     ----------
     title : str
     panels : sequence of (str, list of lists of float)
-        Title, of one line or two, and after each session the accuracy on the classes of each session so far, in percent.
+        Title, of one line or two, and after each session the accuracy on the classes of each
+        session so far, in percent.
     """
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
@@ -127,7 +170,9 @@ def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float
     for axes in every[len(panels) :]:
         axes.axis("off")
     set_title(figure, title)
-    figure.colorbar(mesh, ax=list(every), label="accuracy (%)", shrink=0.85, pad=0.01).outline.set_visible(False)
+    figure.colorbar(
+        mesh, ax=list(every), label="accuracy (%)", shrink=0.85, pad=0.01
+    ).outline.set_visible(False)
     return figure
 
 
@@ -151,7 +196,9 @@ def confusion_map(title: str, names: Sequence[str], shares: NDArray[np.float64])
     axes.set_yticks(range(len(names)), short, fontsize=6.5)
     axes.set_xlabel("taken for")
     axes.set_ylabel("class")
-    figure.colorbar(mesh, ax=axes, label="images of the class (%)", shrink=0.6, pad=0.02).outline.set_visible(False)
+    figure.colorbar(
+        mesh, ax=axes, label="images of the class (%)", shrink=0.6, pad=0.02
+    ).outline.set_visible(False)
     set_title(figure, title)
     return figure
 
@@ -190,7 +237,14 @@ def _mesh(axes: Axes, table: NDArray[np.float64], low: float, size: float) -> Qu
         value = table[row, column]
         dark = value > low + 0.6 * (100 - low)
         axes.text(
-            column, row, f"{value:.0f}", ha="center", va="center", fontsize=size, color="white" if dark else INK, in_layout=False
+            column,
+            row,
+            f"{value:.0f}",
+            ha="center",
+            va="center",
+            fontsize=size,
+            color="white" if dark else INK,
+            in_layout=False,
         )
     axes.set_aspect("equal")
     axes.invert_yaxis()
@@ -206,10 +260,13 @@ def _set_log_axis(axes: Axes, counts: Sequence[int], write: Callable[[float], st
     low, high = (math.floor(min(positive)), math.ceil(max(positive))) if positive else (0, 0)
     zero = low - 0.8
     decades = [*range(low, high + 1, 1 + (high - low) // 5)] if positive else []
-    ticks = [(zero, "0")] * (0 in counts) + [(float(decade), write(10.0**decade)) for decade in decades]
+    ticks = [(zero, "0")] * (0 in counts) + [
+        (float(decade), write(10.0**decade)) for decade in decades
+    ]
     axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
     first = zero if 0 in counts else low
     axes.set_xlim(first - 0.3, max(high, first) + 0.3)
     if 0 in counts and positive:
-        axes.axvline(low - 0.4, color=PALE, linewidth=0.8, linestyle=(0, (2, 3)))  # the axis is broken here
+        # the axis is broken here
+        axes.axvline(low - 0.4, color=PALE, linewidth=0.8, linestyle=(0, (2, 3)))
     return [math.log10(count) if count else zero for count in counts]

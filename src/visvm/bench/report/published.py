@@ -65,7 +65,8 @@ class Published:
         ('dinov2-b14', None)
         """
         *folders, last = re.split(r"[/\\]", name.lower().rstrip("/\\"))
-        last = folders[-1] if folders and last.startswith("open_clip_") else last  # the name all checkpoints of the hub have
+        # the name all checkpoints of the hub have
+        last = folders[-1] if folders and last.startswith("open_clip_") else last
         for key, known in self.content["encoders"].items():
             if any(fnmatch(last, pattern) for pattern in known["names"]):
                 return str(key)
@@ -135,11 +136,17 @@ class Published:
 @cache
 def read_published() -> Published:
     """Read ``published.toml``."""
-    return Published(tomllib.loads(files("visvm.bench.report").joinpath("published.toml").read_text("utf-8")))
+    return Published(
+        tomllib.loads(files("visvm.bench.report").joinpath("published.toml").read_text("utf-8"))
+    )
 
 
 def _numbers(accuracies: Any, forgetting: float | None, seeds: Any) -> Numbers:
-    average, final = accuracies or (seeds and (seeds["average"][0], seeds["final"][0])) or (None, None)
+    average, final = (
+        accuracies or (seeds and (seeds["average"][0], seeds["final"][0])) or (None, None)
+    )
     with_std = seeds is not None and len(seeds["average"]) == 2
-    average_seeds, final_seeds = (tuple(seeds["average"]), tuple(seeds["final"])) if with_std else (None, None)
+    average_seeds, final_seeds = (
+        (tuple(seeds["average"]), tuple(seeds["final"])) if with_std else (None, None)
+    )
     return Numbers(average, final, forgetting, average_seeds, final_seeds)

@@ -7,7 +7,15 @@ from numpy.typing import NDArray
 
 from visvm.bench.report import plots, plots_analysis
 from visvm.bench.report.comparison import AVERAGE, FINAL, KINDS, Material, count, percent, ranked
-from visvm.bench.report.grouping import SENSITIVE, Seeds, Setting, lines, option, repeated, sensitivity
+from visvm.bench.report.grouping import (
+    SENSITIVE,
+    Seeds,
+    Setting,
+    lines,
+    option,
+    repeated,
+    sensitivity,
+)
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
 from visvm.bench.report.plots_analysis import digits
 from visvm.bench.report.published import Numbers
@@ -44,7 +52,9 @@ def random_features(material: Material) -> Section | None:
     for setting in material.settings:
         groups = repeated(setting, "seed")
         if groups:
-            blocks.append(_spread_table(setting.label, groups, "seed", 3, material.numbers(setting).get(OURS)))
+            blocks.append(
+                _spread_table(setting.label, groups, "seed", 3, material.numbers(setting).get(OURS))
+            )
     intro = (
         f"{_PLUS_MINUS} over the seeds of the methods' own random numbers, the class order being 1993. Where the deviation is "
         "0, the method draws none. A seed decides the random map, and of vis also the split by which λ and blocks are chosen and "
@@ -55,21 +65,32 @@ def random_features(material: Material) -> Section | None:
 
 def _mean_line(label: str, group: Sequence[FinishedRun]) -> plots.Line:
     over = spread([each.accuracies for each in group])
-    return plots.Line(label, group[0].run.method, group[0].seen, list(100 * over.mean), list(100 * over.std))
+    return plots.Line(
+        label, group[0].run.method, group[0].seen, list(100 * over.mean), list(100 * over.std)
+    )
 
 
 def _spread_table(
-    caption: str, groups: dict[str, list[FinishedRun]], seeds: Seeds, decimals: int, published: Numbers | None = None
+    caption: str,
+    groups: dict[str, list[FinishedRun]],
+    seeds: Seeds,
+    decimals: int,
+    published: Numbers | None = None,
 ) -> Table:
     def write(mean: float, std: float) -> str:
         return f"{mean:.{decimals}f} ± {std:.{decimals}f}"
 
     methods = [group[0].run.method for group in groups.values()]
-    cells = [[Cell(label), Cell(", ".join(str(getattr(each.run, seeds)) for each in group))] for label, group in groups.items()]
+    cells = [
+        [Cell(label), Cell(", ".join(str(getattr(each.run, seeds)) for each in group))]
+        for label, group in groups.items()
+    ]
     asides = (None, None) if published is None else (published.average_seeds, published.final_seeds)
     for value, aside in zip((AVERAGE.value, FINAL.value), asides, strict=True):
         spreads = [spread([value(each) for each in group]) for group in groups.values()]
-        column = ranked(methods, [each.mean for each in spreads], lambda mean: f"{100 * mean:.{decimals}f}")
+        column = ranked(
+            methods, [each.mean for each in spreads], lambda mean: f"{100 * mean:.{decimals}f}"
+        )
         for line, label, cell, each in zip(cells, groups, column, spreads, strict=True):
             beside = write(*aside) if aside and label == OURS else ""
             line.append(Cell(write(100 * each.mean, 100 * each.std), cell.mark, beside))
@@ -81,14 +102,23 @@ def _spread_table(
         *(Column("method", words=True), Column(which, words=True), Column("Ā"), Column("A_B")),
         Column(f"A_B of {OURS} less this, {one_by_one}"),
     )
-    rows = (TableRow(tuple(line), KINDS.get(method, "")) for line, method in zip(cells, methods, strict=True))
+    rows = (
+        TableRow(tuple(line), KINDS.get(method, ""))
+        for line, method in zip(cells, methods, strict=True)
+    )
     return Table(caption, columns, tuple(rows))
 
 
-def _lead(ours: Sequence[FinishedRun], others: Sequence[FinishedRun], seeds: Seeds, decimals: int) -> str:
+def _lead(
+    ours: Sequence[FinishedRun], others: Sequence[FinishedRun], seeds: Seeds, decimals: int
+) -> str:
     """How far ours is ahead after the last session, of the seeds that both have, and how often."""
     finals = {getattr(each.run, seeds): each.final for each in ours}
-    leads = [100 * (finals[seed] - each.final) for each in others if (seed := getattr(each.run, seeds)) in finals]
+    leads = [
+        100 * (finals[seed] - each.final)
+        for each in others
+        if (seed := getattr(each.run, seeds)) in finals
+    ]
     if len(leads) < 2:
         return "–"
     over = spread(leads)
@@ -105,8 +135,15 @@ def sensitivities(material: Material) -> Section | None:
                 drawing = plots.sweeps(f"{label}, {setting.label}", panels)
                 over = " and over ".join(panel.option for panel in panels)
                 caption = f"{label}, {setting.label}: accuracy after the last session over {over}."
-                blocks.append(Picture(f"sensitivity-{number}-{material.names[setting.label]}", caption, drawing))
-                blocks += [_sweep_table(f"{label}, {setting.label}, over {panel.option}", panel) for panel in panels]
+                blocks.append(
+                    Picture(
+                        f"sensitivity-{number}-{material.names[setting.label]}", caption, drawing
+                    )
+                )
+                blocks += [
+                    _sweep_table(f"{label}, {setting.label}, over {panel.option}", panel)
+                    for panel in panels
+                ]
     intro = (
         "Accuracy after the last session on a fifth of the training images, the rest being learned. identity_weight is the "
         "paper's λ_adapt, n_components its D; where one is varied the other has its default, unless a legend says otherwise. "
@@ -122,10 +159,14 @@ def _sweep(group: Sequence[FinishedRun], name: str) -> plots.Sweep | None:
     values = sorted({option(each, name) for line in by_other.values() for each in line})
     drawn = {}
     for value, line in by_other.items():
-        finals = {place: [100 * each.final for each in line if option(each, name) == place] for place in values}
+        finals = {
+            place: [100 * each.final for each in line if option(each, name) == place]
+            for place in values
+        }
         spreads = {place: spread(found) for place, found in finals.items() if found}
         drawn[f"{other} = {plots.plain(value)}"] = [
-            (spreads[place].mean, spreads[place].std) if place in spreads else None for place in values
+            (spreads[place].mean, spreads[place].std) if place in spreads else None
+            for place in values
         ]
     return plots.Sweep(name, values, drawn) if drawn else None
 
@@ -139,8 +180,15 @@ def _sweep_table(caption: str, panel: plots.Sweep) -> Table:
         mean, std = point
         return f"{mean:.2f} ± {std:.2f}" if std else f"{mean:.2f}"
 
-    rows = (TableRow((Cell(name), *(Cell(write(point)) for point in points))) for name, points in panel.lines.items())
-    return Table(caption, (Column("A_B with", words=True), *(Column(plots.plain(value)) for value in panel.values)), tuple(rows))
+    rows = (
+        TableRow((Cell(name), *(Cell(write(point)) for point in points)))
+        for name, points in panel.lines.items()
+    )
+    return Table(
+        caption,
+        (Column("A_B with", words=True), *(Column(plots.plain(value)) for value in panel.values)),
+        tuple(rows),
+    )
 
 
 def trade_offs(material: Material) -> Section | None:
@@ -150,12 +198,16 @@ def trade_offs(material: Material) -> Section | None:
         for setting in (each for each in settings if len(each.standard) > 1):
             caption = f"{setting.label}: average accuracy against trainable parameters (left) and size of the state (right)."
             drawing = plots_analysis.trade_offs(setting.label, _costs(setting), material.look)
-            pictures.append(Picture(f"trade-offs-{material.names[setting.label]}", caption, drawing))
+            pictures.append(
+                Picture(f"trade-offs-{material.names[setting.label]}", caption, drawing)
+            )
     intro = (
         "Trainable parameters are those found by gradient descent. The state is all that must be kept to learn the next session "
         "and to predict, the encoder not counted. Their axes are logarithmic, with a place of its own for 0."
     )
-    return Section("Accuracy against parameters and state", [intro, *pictures]) if pictures else None
+    return (
+        Section("Accuracy against parameters and state", [intro, *pictures]) if pictures else None
+    )
 
 
 def overhead(material: Material) -> Section | None:
@@ -194,15 +246,20 @@ def _busy(setting: Setting) -> list[Block]:
         if row.load_average is not None
     ]
     if len(loads) < len(rows):
-        return [f"{setting.label}: whether other work ran beside is not known of all sessions; their times may be too long."]
+        return [
+            f"{setting.label}: whether other work ran beside is not known of all sessions; their times may be too long."
+        ]
     if max(loads) <= _BUSY:
         return []
     share = 100 * sum(load > _BUSY for load in loads) / len(loads)
     most = f"up to {max(loads):.1f} times what the CPU can do at once"
-    return [f"{setting.label}: other work ran beside {share:.0f} % of these sessions, {most}; times measured then are too long."]
+    return [
+        f"{setting.label}: other work ran beside {share:.0f} % of these sessions, {most}; times measured then are too long."
+    ]
 
 
-_BUSY = 1.5  # processes that want to run, by the number of cores: from here on they wait for each other
+# processes that want to run, by the number of cores: from here on they wait for each other
+_BUSY = 1.5
 
 _OVERHEAD: tuple[tuple[str, str, Callable[[FinishedRun], float | None]], ...] = (
     ("total", "time (s)", lambda each: each.learn_seconds + each.predict_seconds),
@@ -212,9 +269,15 @@ _OVERHEAD: tuple[tuple[str, str, Callable[[FinishedRun], float | None]], ...] = 
     (
         "encoder",
         "ms an image",
-        lambda each: None if each.encode_seconds_per_image is None else 1000 * each.encode_seconds_per_image,
+        lambda each: (
+            None if each.encode_seconds_per_image is None else 1000 * each.encode_seconds_per_image
+        ),
     ),
-    ("peak", "memory (MB)", lambda each: None if each.peak_memory is None else each.peak_memory / 1e6),
+    (
+        "peak",
+        "memory (MB)",
+        lambda each: None if each.peak_memory is None else each.peak_memory / 1e6,
+    ),
     ("state", "memory (MB)", lambda each: each.rows[-1].state_bytes / 1e6),
 )
 
@@ -226,34 +289,60 @@ def _overhead_table(setting: Setting, rank_times: bool) -> Table:
         [Cell(each.label) for each in runs],
         ranked(methods, [each.average for each in runs], percent),
         *(
-            # The encoder is no merit of a method, and of times that cannot be compared none is the best.
-            _cost_column(methods, [value(each) for each in runs], marked=name != "encoder" and (rank_times or "memory" in kind))
+            # The encoder is no merit of a method, and of times that cannot be compared none is the
+            # best.
+            _cost_column(
+                methods,
+                [value(each) for each in runs],
+                marked=name != "encoder" and (rank_times or "memory" in kind),
+            )
             for name, kind, value in _OVERHEAD
         ),
         [Cell(count(each.rows[-1].trainable_parameters)) for each in runs],
     ]
-    heads = Column("method", words=True), Column("Ā"), *(Column(name, group) for name, group, _ in _OVERHEAD), Column("trainable")
-    rows = (TableRow(line, KINDS.get(method, "")) for line, method in zip(zip(*columns, strict=True), methods, strict=True))
+    heads = (
+        Column("method", words=True),
+        Column("Ā"),
+        *(Column(name, group) for name, group, _ in _OVERHEAD),
+        Column("trainable"),
+    )
+    rows = (
+        TableRow(line, KINDS.get(method, ""))
+        for line, method in zip(zip(*columns, strict=True), methods, strict=True)
+    )
     return Table(setting.label, heads, tuple(rows))
 
 
-def _cost_column(methods: Sequence[str], values: Sequence[float | None], marked: bool) -> list[Cell]:
+def _cost_column(
+    methods: Sequence[str], values: Sequence[float | None], marked: bool
+) -> list[Cell]:
     cells = ranked(methods, values, digits, lowest=True)
     return cells if marked else [Cell(cell.text) for cell in cells]
 
 
 def _published_overhead(material: Material, setting: Setting) -> list[Table]:
     known = material.published.overhead
-    if not material.numbers(setting) or (setting.first.dataset, setting.first.protocol) != (known["dataset"], known["protocol"]):
+    if not material.numbers(setting) or (setting.first.dataset, setting.first.protocol) != (
+        known["dataset"],
+        known["protocol"],
+    ):
         return []
-    names = ("Ā", "total (min)", "training (min)", "evaluation (min)", "peak GPU memory (GB)", "ms an image, encoder included")
+    names = (
+        "Ā",
+        "total (min)",
+        "training (min)",
+        "evaluation (min)",
+        "peak GPU memory (GB)",
+        "ms an image, encoder included",
+    )
     rows = [
-        TableRow((Cell(material.published.printed(method)), *(Cell(f"{value:.2f}") for value in values)), KINDS.get(method, ""))
+        TableRow(
+            (Cell(material.published.printed(method)), *(Cell(f"{value:.2f}") for value in values)),
+            KINDS.get(method, ""),
+        )
         for method, values in known["methods"].items()
     ]
-    caption = (
-        f"{setting.stream} in the paper, on {known['hardware']}: another kind of machine, so not to be compared with the above"
-    )
+    caption = f"{setting.stream} in the paper, on {known['hardware']}: another kind of machine, so not to be compared with the above"
     return [Table(caption, (Column("method", words=True), *map(Column, names)), tuple(rows))]
 
 
@@ -284,7 +373,10 @@ def confused_classes(material: Material) -> Section | None:
                 title = f"{focus.label}, {setting.label}"
                 caption = f"{title}: the classes of the most frequent confusions; percent of a class's images, line by line."
                 drawing = plots_analysis.confusion_map(title, names, shares)
-                blocks += [_pairs_table(title, focus), Picture(f"confusions-{material.names[setting.label]}", caption, drawing)]
+                blocks += [
+                    _pairs_table(title, focus),
+                    Picture(f"confusions-{material.names[setting.label]}", caption, drawing),
+                ]
     intro = "After the last session: which classes were most often taken for which, by number of test images."
     return Section("Most confused classes", [intro, *blocks]) if blocks else None
 
@@ -296,17 +388,31 @@ def _pairs_table(caption: str, run: FinishedRun) -> Table:
         of = last.class_counts[label]
         rows.append(
             TableRow(
-                (Cell(names[label]), Cell(names[taken]), Cell(count(images)), Cell(count(of)), Cell(f"{100 * images / of:.1f}"))
+                (
+                    Cell(names[label]),
+                    Cell(names[taken]),
+                    Cell(count(images)),
+                    Cell(count(of)),
+                    Cell(f"{100 * images / of:.1f}"),
+                )
             )
         )
-    columns = Column("class", words=True), Column("taken for", words=True), Column("images"), Column("of"), Column("%")
+    columns = (
+        Column("class", words=True),
+        Column("taken for", words=True),
+        Column("images"),
+        Column("of"),
+        Column("%"),
+    )
     return Table(caption, columns, tuple(rows))
 
 
 def _confused(run: FinishedRun) -> tuple[list[str], NDArray[np.float64]]:
     """Names of the classes of the most frequent confusions, pairs side by side, and what they were taken for, in percent."""
     last = run.rows[-1]
-    involved = list(dict.fromkeys(label for pair in last.confusions for label in pair[:2]))[:_MOST_CLASSES]
+    involved = list(dict.fromkeys(label for pair in last.confusions for label in pair[:2]))[
+        :_MOST_CLASSES
+    ]
     place = {label: number for number, label in enumerate(involved)}
     shares = np.zeros((len(involved), len(involved)))
     for label, number in place.items():

@@ -99,7 +99,9 @@ class FinishedRun:
     @property
     def peak_memory(self) -> int | None:
         """The most of any session, in bytes; None where no row tells it."""
-        return max((row.peak_memory for row in self.rows if row.peak_memory is not None), default=None)
+        return max(
+            (row.peak_memory for row in self.rows if row.peak_memory is not None), default=None
+        )
 
     @property
     def n_images(self) -> int:
@@ -130,8 +132,9 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
     Parameters
     ----------
     rows : sequence of Row
-        Of a method whose code has changed, what was measured before in the same setting is left out even where it was not
-        measured again: means over seeds and options must not mix two programs.
+        Of a method whose code has changed, what was measured before in the same setting is left out
+        even where it was not measured again: means over seeds and options must not mix two
+        programs.
 
     Returns
     -------
@@ -147,7 +150,9 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
         if sorted(by_session) == list(range(1, n_sessions + 1)):
-            finished.append(FinishedRun(run, tuple(by_session[session] for session in sorted(by_session))))
+            finished.append(
+                FinishedRun(run, tuple(by_session[session] for session in sorted(by_session)))
+            )
         else:
             unfinished.append(UnfinishedRun(run, tuple(sorted(by_session)), n_sessions))
     return finished, unfinished
@@ -155,7 +160,14 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
 
 def _method_in_setting(row: Row) -> tuple[str, ...]:
     run = row.run
-    return run.method, run.data_digest, run.weights_digest, run.transform_key, run.protocol, run.split
+    return (
+        run.method,
+        run.data_digest,
+        run.weights_digest,
+        run.transform_key,
+        run.protocol,
+        run.split,
+    )
 
 
 def competes(method: str) -> bool:
@@ -173,10 +185,16 @@ def marks(values: Sequence[float | None], shown: Sequence[str], lowest: bool = F
     >>> marks([0.5, None, 0.7, 0.70001], ["50.00", "–", "70.00", "70.00"])
     ['second', '', 'best', 'best']
     """
-    order = sorted(((value, text) for value, text in zip(values, shown, strict=True) if value is not None), reverse=not lowest)
+    order = sorted(
+        ((value, text) for value, text in zip(values, shown, strict=True) if value is not None),
+        reverse=not lowest,
+    )
     texts = list(dict.fromkeys(text for _, text in order))
     names: dict[str, Mark] = {texts[0]: "best", texts[1]: "second"} if len(texts) > 1 else {}
-    return ["" if value is None else names.get(text, "") for value, text in zip(values, shown, strict=True)]
+    return [
+        "" if value is None else names.get(text, "")
+        for value, text in zip(values, shown, strict=True)
+    ]
 
 
 def spread(values: Sequence[Any]) -> Spread:
@@ -196,9 +214,14 @@ def spread(values: Sequence[Any]) -> Spread:
 def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
     """All values of everything that rows tell of their environment, in the order of appearance; some may not tell all."""
     rows = list(rows)
-    heads = {row.run.code_digest: row.environment["head"] for row in rows if "head" in row.environment}
-    told = [  # early rows do not tell their head; the digest of their method's code, which covers it, does
-        {"head": heads[row.run.code_digest], **row.environment} if row.run.code_digest in heads else row.environment
+    heads = {
+        row.run.code_digest: row.environment["head"] for row in rows if "head" in row.environment
+    }
+    # early rows do not tell their head; the digest of their method's code, which covers it, does
+    told = [
+        {"head": heads[row.run.code_digest], **row.environment}
+        if row.run.code_digest in heads
+        else row.environment
         for row in rows
     ]
 
@@ -206,7 +229,10 @@ def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
         return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
     names = dict.fromkeys(name for environment in told for name in environment)
-    return {name: list(dict.fromkeys(text(environment.get(name, "not told")) for environment in told)) for name in names}
+    return {
+        name: list(dict.fromkeys(text(environment.get(name, "not told")) for environment in told))
+        for name in names
+    }
 
 
 def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
@@ -214,7 +240,12 @@ def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
 
     def place(each: FinishedRun) -> tuple[Any, ...]:
         order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
-        return order.get(each.run.method, order[None]), by_number(each.label), each.run.class_order_seed, each.run.seed
+        return (
+            order.get(each.run.method, order[None]),
+            by_number(each.label),
+            each.run.class_order_seed,
+            each.run.seed,
+        )
 
     return sorted(runs, key=place)
 

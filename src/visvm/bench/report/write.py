@@ -50,7 +50,9 @@ def write_report(folder: Path) -> list[Path]:
     """
     rows = read_rows(folder)
     if not rows:
-        raise InputError(f"{folder / FILE_NAME} must hold rows; it holds none: run 'visvm bench RECIPE --out {folder}' first")
+        raise InputError(
+            f"{folder / FILE_NAME} must hold rows; it holds none: run 'visvm bench RECIPE --out {folder}' first"
+        )
     files = _make_files(rows)
     try:
         _replace(folder, files)
@@ -65,8 +67,13 @@ def _make_files(rows: list[Row]) -> dict[str, bytes]:
     """Contents by path in the folder."""
     material = gather(rows, read_published())
     made = [section for make in _SECTIONS if (section := make(material)) is not None]
-    files = {"report.html": write_html(TITLE, made).encode(), "report.md": write_markdown(TITLE, made).encode()}
-    for picture in (block for section in made for block in section.blocks if isinstance(block, Picture)):
+    files = {
+        "report.html": write_html(TITLE, made).encode(),
+        "report.md": write_markdown(TITLE, made).encode(),
+    }
+    for picture in (
+        block for section in made for block in section.blocks if isinstance(block, Picture)
+    ):
         files[f"figures/{picture.name}.svg"] = picture.drawing.svg.encode()
         files[f"figures/{picture.name}.png"] = picture.drawing.png
     return files
@@ -75,11 +82,16 @@ def _make_files(rows: list[Row]) -> dict[str, bytes]:
 def _replace(folder: Path, files: dict[str, bytes]) -> None:
     """Put files in the place of old ones when all of them are on the disk; the pages last, as they refer to the figures.
 
-    Figures that the old page showed and the new one does not are removed; what it did not show is left.
+    Figures that the old page showed and the new one does not are removed; what it did not show is
+    left.
     """
     old_page = folder / "report.md"
     shown = (
-        re.findall(r"\(figures/([\w.-]+)\.png\)$", old_page.read_text("utf-8", errors="replace"), re.MULTILINE)
+        re.findall(
+            r"\(figures/([\w.-]+)\.png\)$",
+            old_page.read_text("utf-8", errors="replace"),
+            re.MULTILINE,
+        )
         if old_page.exists()
         else []
     )
@@ -91,7 +103,9 @@ def _replace(folder: Path, files: dict[str, bytes]) -> None:
         (folder / "figures").mkdir(exist_ok=True)
         for name in reversed(files):
             os.replace(aside / name, folder / name)
-        for stale in {f"figures/{name}.{kind}" for name in shown for kind in ("png", "svg")} - files.keys():
+        for stale in {
+            f"figures/{name}.{kind}" for name in shown for kind in ("png", "svg")
+        } - files.keys():
             (folder / stale).unlink(missing_ok=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

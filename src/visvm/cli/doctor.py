@@ -1,0 +1,127 @@
+"""What works on this machine, for ``visvm doctor``, and which data sets are on it, for ``visvm doctor data``."""
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from visvm import __version__
+from visvm.bench.datasets import Count
+from visvm.bench.environment import installed_version, usable_cores
+from visvm.bench.loading import ROOT_VARIABLE, DataState
+from visvm.cli.terminal import out, table
+from visvm.encoders import weights
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.catalog import CATALOG
+from visvm.errors import VisvmError
+from visvm.head.memory import available_bytes, human_bytes
+
+_PACKAGES = {
+    "numpy": "core",
+    "scipy": "core",
+    "scikit-learn": "core",
+    "onnxruntime": "core",
+    "pillow": "core",
+    "pillow-heif": "to read HEIC photos",
+    "torch": "extra torch: transformers and open_clip encoders",
+    "transformers": "extra torch",
+    "fastapi": "extra serve",
+    "ray": "extra ray",
+}
+
+
+def examine() -> dict[str, Any]:
+    """Find out; weights are checked, not only looked for."""
+    return {
+        "visvm": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "threads": usable_cores(),
+        "memory_available": available_bytes(),
+        "packages": {name: installed_version(name) for name in _PACKAGES},
+        "weights": {name: _weights(name) for name in CATALOG},
+        "cache": _cache(),
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    """Write it for people."""
+    console = out()
+    memory = (
+        "unknown" if found["memory_available"] is None else human_bytes(found["memory_available"])
+    )
+    machine = f"{found['threads']} threads, {memory} of memory free"
+    console.print(
+        f"visvm {found['visvm']}, Python {found['python']}, {found['system']}; {machine}",
+        markup=False,
+    )
+    rows = [
+        (name, number or "not installed", _PACKAGES[name])
+        for name, number in found["packages"].items()
+    ]
+    console.print(table("packages", ["name", "version", "for"], rows))
+    console.print(table("weights", ["encoder", "state"], list(found["weights"].items())))
+    console.print(f"feature cache: {found['cache']}", markup=False)
+
+
+def show_data(root: Path | None, states: Sequence[DataState]) -> None:
+    """Write for people what is there of each data set, and what is expected."""
+    console = out()
+    here = f"none; set {ROOT_VARIABLE} to one, or give --data FOLDER" if root is None else str(root)
+    console.print(f"data folder: {here}", markup=False)
+    console.print(
+        "Nothing is downloaded: get what is absent, and lay it out in that folder.", markup=False
+    )
+    console.print(
+        "≈ could not be verified; LAMDA: the files that class-incremental papers share.",
+        markup=False,
+    )
+    for state in states:
+        console.print(
+            f"\n{state.dataset.title} ({state.dataset.name}): {state.verdict}",
+            style="bold",
+            markup=False,
+        )
+        for what, text in _data_lines(state):
+            console.print(f"  {what:<10} {text}", markup=False)
+
+
+def _data_lines(state: DataState) -> list[tuple[str, str]]:
+    """A word and a text for each line about a data set."""
+    known = state.dataset
+    lines = [("why", state.reason)] if state.reason else []
+    if state.n_classes is not None and state.n_train is not None and state.n_test is not None:
+        images = f"{Count(state.n_train)} training and {Count(state.n_test)} test images"
+        of = f" of the first {known.n_classes}" if state.n_classes > known.n_classes else ""
+        lines.append(("found", f"{images}{of}; {state.n_classes} classes"))
+    for split in known.splits:
+        lines.append(
+            ("published", f"{split.train} training and {split.test} test images ({split.name})")
+        )
+        lines += [("", f"listed in {split.lists}")] if split.lists else []
+    lines += [
+        ("classes", f"{known.n_classes}: {known.classes}"),
+        ("layout", known.layout),
+        ("source", known.source),
+        ("", known.url),
+        ("terms", known.terms),
+    ]
+    return lines
+
+
+def _weights(name: str) -> str:
+    if weights.find(name) is None:
+        return f"not fetched: visvm weights fetch {name}"
+    try:
+        return f"intact: {weights.verify(name)}"
+    except VisvmError as error:
+        return str(error)
+
+
+def _cache() -> str:
+    try:
+        with FeatureCache() as cache:
+            info = cache.info()
+    except VisvmError as error:
+        return str(error)
+    return f"{info.path}, {info.n_images} images, {human_bytes(info.n_bytes)} of at most {human_bytes(info.limit)}"

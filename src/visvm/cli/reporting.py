@@ -1,0 +1,205 @@
+"""What ``visvm learn``, ``evaluate`` and ``info`` show to people."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from visvm.cli.terminal import note, out, percent, table
+from visvm.head.memory import human_bytes
+from visvm.model.file import read_header
+from visvm.model.labels import is_forgotten
+from visvm.model.results import Evaluation, SessionReport, first_session_note
+from visvm.model.sites import SiteStatistics, merged_sites
+
+
+def counted(n: int, what: str) -> str:
+    """So many of something.
+
+    Examples
+    --------
+    >>> counted(1, "image"), counted(2, "new class")
+    ('1 image', '2 new classes')
+    """
+    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
+
+
+def show_report(model: Path, report: SessionReport) -> None:
+    """Show what a session did."""
+    console = out()
+    news = [
+        counted(len(report.new_classes), "new class"),
+        counted(len(report.returning_classes), "returning class"),
+    ]
+    console.print(
+        f"[bold]session {report.session}[/]: {counted(report.n_images, 'image')}, {news[0]}, {news[1]}; "
+        f"{escape(model.name)} now knows {counted(report.n_classes, 'class')}"
+    )
+    times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
+    memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
+    console.print(
+        f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}",
+        markup=False,
+    )
+    if report.settled_on is not None:
+        console.print(
+            f"λ, blocks and mixer were settled on a sample of {report.settled_on} images; all were learned"
+        )
+    if (warning := first_session_note(report)) is not None:
+        note(warning)
+    if report.skipped:
+        console.print(
+            f"left out {counted(len(report.skipped), 'unreadable file')}: {', '.join(report.skipped)}",
+            markup=False,
+        )
+    if report.test is not None:
+        test = report.test
+        console.print(
+            f"accuracy on {counted(test.n, 'test image')} of the classes known: {percent(test.accuracy)} "
+            f"(old classes {percent(test.old_accuracy)}, before this session {percent(test.accuracy_before)}; "
+            f"new classes {percent(test.new_accuracy)})",
+            style="bold",
+            markup=False,
+        )
+
+
+def show_statistics(path: Path, sums: SiteStatistics) -> None:
+    """Show what is in a site's sums."""
+    skipped = sums.history[0]["skipped"]
+    left_out = (
+        f"; left out {counted(len(skipped), 'unreadable file')}: {', '.join(skipped)}"
+        if skipped
+        else ""
+    )
+    out().print(
+        f"{path}: the sums of {counted(sums.n_images, 'image')} of {counted(len(sums.counts), 'class')}, for site {sums.site}"
+        f"{left_out}\nsend it to whoever has the model: 'visvm merge OUT MODEL {path.name}'",
+        markup=False,
+    )
+
+
+def show_evaluation(result: Evaluation) -> None:
+    """Show accuracy by class, confusions, and accuracy overall."""
+    console = out()
+    worst = sorted(result.per_class.items(), key=lambda item: item[1].accuracy)
+    rows = [(label, each.n, percent(each.accuracy)) for label, each in worst]
+    console.print(
+        table(
+            "by class, worst first",
+            ["class", "images", "accuracy"],
+            rows,
+            right=["images", "accuracy"],
+        )
+    )
+    if result.confusions:
+        pairs = [(pair.label, pair.predicted, pair.n) for pair in result.confusions[:10]]
+        console.print(
+            table(
+                "most frequent confusions",
+                ["class", "taken for", "images"],
+                pairs,
+                right=["images"],
+            )
+        )
+    if result.skipped:
+        console.print(
+            f"left out, as they cannot be read: {', '.join(result.skipped)}", markup=False
+        )
+    console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
+    header = read_header(path)
+    head, encoder = header["head"], header["encoder"]
+    counts = list(zip(header["classes"], header["counts"], strict=True))
+    return {
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "format": header["format"],
+        "classes": {label: n for label, n in counts if not is_forgotten(label)},
+        "forgotten_images": sum(n for label, n in counts if is_forgotten(label)),
+        "sessions": header["sessions"],
+        "encoder": encoder["name"],
+        "weights_sha256": encoder["digest"],
+        "transform": encoder["transform"],
+        "n_components": head["n_components"],
+        "ridge": head["chosen_ridge"],
+        "layers": head["layers"],
+        "form": head["form"],
+        "can_learn": head["form"] is not None and head.get("solved", True),
+        "statistics_only": not head.get("solved", True),
+        "site": header.get("site"),
+        "merged": [
+            {
+                "file": each.file,
+                "id": each.id,
+                "merged_at": each.merged_at,
+                "n_images": each.n_images,
+            }
+            for each in merged_sites(header)
+        ],
+    }
+
+
+def show_model(described: dict[str, Any]) -> None:
+    """Show what `describe` found."""
+    console = out()
+    counts = described["classes"]
+    console.print(table("classes", ["class", "images"], list(counts.items()), right=["images"]))
+    rows = []
+    for entry in described["sessions"]:
+        test = entry["test"] or {"accuracy": None, "old_accuracy": None, "new_accuracy": None}
+        accuracies = [percent(test[name]) for name in ("accuracy", "old_accuracy", "new_accuracy")]
+        news = [len(entry["new_classes"]), len(entry["returning_classes"])]
+        rows.append(
+            (entry["session"], _when(entry["learned_at"]), entry["n_images"], *news, *accuracies)
+        )
+    columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
+    console.print(
+        table(
+            "sessions",
+            columns,
+            rows,
+            right=[column for column in columns if column != "when (UTC)"],
+        )
+    )
+    if described["merged"]:
+        rows = [
+            (each["file"], each["id"], _when(each["merged_at"]), each["n_images"])
+            for each in described["merged"]
+        ]
+        console.print(
+            table("sites merged", ["file", "site", "when (UTC)", "images"], rows, right=["images"])
+        )
+    if described["forgotten_images"]:
+        console.print(
+            f"{described['forgotten_images']} more images are of classes that were forgotten",
+            markup=False,
+        )
+    console.print(
+        f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, {sum(counts.values())} images\n"
+        f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), transform {described['transform']}, "
+        f"blocks {', '.join(map(str, described['layers']))}, D = {described['n_components']}, λ = {described['ridge']:g}\n"
+        + _what_for(described),
+        markup=False,
+    )
+
+
+def _when(moment: str) -> str:
+    return moment[:16].replace("T", " ")
+
+
+def _what_for(described: dict[str, Any]) -> str:
+    """What a file can be used for."""
+    site = "" if described["site"] is None else f"of site {described['site']}: "
+    if described["statistics_only"]:
+        return f"{site}sums and no model to ask: add it to one with 'visvm merge'"
+    if described["site"] is not None and not described["classes"]:
+        name = Path(described["path"]).name
+        return f"{site}nothing is learned yet: 'visvm learn {name} FOLDER --statistics-only OUT' makes the site's sums"
+    return site + (
+        "sums are in it: it can learn more"
+        if described["can_learn"]
+        else "exported for predicting: it cannot learn more"
+    )

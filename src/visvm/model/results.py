@@ -1,0 +1,220 @@
+"""What people get: a prediction, how good a model is, what a session did."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from visvm.model.labels import Label
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """How the images of one class were recognised."""
+
+    n: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many images of one class were taken for another."""
+
+    label: Label
+    predicted: Label
+    n: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How labelled images were recognised.
+
+    Attributes
+    ----------
+    accuracy : float
+        From 0 to 1, over all images.
+    n : int
+        Number of images.
+    per_class : dict of ClassResult
+        By label.
+    confusions : tuple of Confusion
+        Pairs of classes that were taken for one another, the most frequent first.
+    never_learned : tuple of labels
+        Classes the model does not know; their images are left out.
+    skipped : tuple of str
+        Files that could not be read.
+    """
+
+    accuracy: float
+    n: int
+    per_class: dict[Label, ClassResult]
+    confusions: tuple[Confusion, ...] = ()
+    never_learned: tuple[Label, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SessionTest:
+    """Accuracy after a session, from 0 to 1: on all test images, and on those of old and of new classes where there are some.
+
+    `accuracy_before` is what the model had before the session on the test images of the classes
+    known then.
+    """
+
+    n: int
+    accuracy: float
+    old_accuracy: float | None
+    new_accuracy: float | None
+    accuracy_before: float | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What an image shows.
+
+    Attributes
+    ----------
+    label : str or int
+        The likeliest class.
+    score : float
+        Its probability, or with ``raw=True`` its score.
+    top : tuple of (label, score)
+        The likeliest classes, best first.
+    path : str
+        The image.
+    """
+
+    label: Label
+    score: float
+    top: tuple[tuple[Label, float], ...]
+    path: str
+
+
+@dataclass(frozen=True)
+class SessionReport:
+    """What a session did.
+
+    Attributes
+    ----------
+    session : int
+        Its number, from 1.
+    learned_at : str
+        When, in UTC.
+    n_images : int
+    new_classes, returning_classes : tuple of labels
+    n_classes : int
+        Classes known after it.
+    ridge : float
+        λ.
+    layers : tuple of int
+        Blocks that are fused.
+    seconds : dict
+        By stage: encode, learn, test.
+    peak_memory : int or None
+        Bytes, of the whole process.
+    skipped : tuple of str
+        Files that could not be read.
+    test : SessionTest or None
+        Accuracy on the test images of all classes known, where there are some.
+    base : bool
+        Whether it was the base session, in which λ, blocks and mixer are settled.
+    settled_on : int or None
+        Of a base session of many images, on how many of them that was done.
+    """
+
+    session: int
+    learned_at: str
+    n_images: int
+    new_classes: tuple[Label, ...]
+    returning_classes: tuple[Label, ...]
+    n_classes: int
+    ridge: float
+    layers: tuple[int, ...]
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory: int | None = None
+    skipped: tuple[str, ...] = ()
+    test: SessionTest | None = None
+    base: bool = False
+    settled_on: int | None = None
+
+
+def first_session_note(report: SessionReport) -> str | None:
+    """What whoever began with little should know."""
+    if report.base and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
+        return "a first session of few classes or images sets a model up poorly, for good: better begin a new one with more of both"
+    return None
+
+
+def accuracy(labels: Sequence[Label], predicted: Sequence[Label]) -> float:
+    """Share of labels that were predicted.
+
+    Examples
+    --------
+    >>> accuracy(["cat", "dog"], ["cat", "cat"])
+    0.5
+    """
+    return sum(label == guess for label, guess in zip(labels, predicted, strict=True)) / len(labels)
+
+
+def evaluate_labels(
+    labels: Sequence[Label],
+    predicted: Sequence[Label],
+    *,
+    never_learned: Sequence[Label] = (),
+    skipped: Sequence[str] = (),
+) -> Evaluation:
+    """Compare labels with predictions.
+
+    Examples
+    --------
+    >>> result = evaluate_labels(["cat", "cat", "dog"], ["cat", "dog", "dog"])
+    >>> result.per_class["cat"].accuracy, result.confusions
+    (0.5, (Confusion(label='cat', predicted='dog', n=1),))
+    """
+    pairs = Counter(zip(labels, predicted, strict=True))
+    totals = Counter(labels)
+    wrong = [Confusion(label, guess, n) for (label, guess), n in pairs.items() if label != guess]
+    return Evaluation(
+        accuracy=accuracy(labels, predicted),
+        n=len(labels),
+        per_class={
+            label: ClassResult(n, pairs[label, label] / n)
+            for label, n in sorted(totals.items(), key=lambda item: item[0])
+        },
+        confusions=tuple(
+            sorted(wrong, key=lambda pair: (-pair.n, str(pair.label), str(pair.predicted)))
+        ),
+        never_learned=tuple(never_learned),
+        skipped=tuple(skipped),
+    )
+
+
+def session_test(
+    labels: Sequence[Label],
+    predicted: Sequence[Label],
+    new: set[Label],
+    before: Sequence[Label] | None = None,
+) -> SessionTest:
+    """Accuracy on all test images, and on those of old and of new classes.
+
+    Parameters
+    ----------
+    labels, predicted : sequences of labels
+    new : set of labels
+        Classes that the session brought.
+    before : sequence of labels, optional
+        What the model predicted before it.
+
+    Examples
+    --------
+    >>> session_test(["cat", "dog"], ["cat", "cat"], new={"dog"}, before=["cat", "cat"])
+    SessionTest(n=2, accuracy=0.5, old_accuracy=1.0, new_accuracy=0.0, accuracy_before=1.0)
+    """
+
+    def share(guesses: Sequence[Label] | None, of_new: bool) -> float | None:
+        chosen = [place for place, label in enumerate(labels) if (label in new) == of_new]
+        if guesses is None or not chosen:
+            return None
+        return accuracy([labels[place] for place in chosen], [guesses[place] for place in chosen])
+
+    old, recent = share(predicted, False), share(predicted, True)
+    return SessionTest(len(labels), accuracy(labels, predicted), old, recent, share(before, False))

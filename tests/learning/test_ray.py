@@ -1,0 +1,412 @@
+"""Learning on Ray: the model of one process, whatever the workers, blocks and order, and whoever is killed."""
+
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests import tiny
+from visvm import ImageClassifier
+from visvm.encoders.images import Transform
+from visvm.encoders.pipeline import ReadImage
+from visvm.errors import EncoderError, ImageError, InputError, VisvmError
+from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.learning.labelled import Labelled
+from visvm.learning.ray import RayEngine, _add, _objects, _Part, _Plan, _Session, _settle, _sum
+from visvm.learning.work import Work
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings(r"ignore::Warning:ray\.")
+
+FORMS = {"thin": (400, ThinScatter), "dense": (20, DenseScatter)}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A local Ray with two workers' worth of cores and some for reading."""
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own spelling
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
+    ray.init(
+        "local", num_cpus=6, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images")
+    tiny.write_encoder(folder)
+    tiny.write_photos(folder / "base", n=30)
+    tiny.write_photos(folder / "later", classes=("yellow", "red"), n=20, seed=1)
+    tiny.write_photos(folder / "test", classes=tuple(tiny.COLOURS), n=4, seed=3)
+    return folder
+
+
+def make(place, width=60, **options):
+    return ImageClassifier(str(place / "tiny.onnx"), width, **{"cache": False, **options})
+
+
+def scores(model, place):
+    got = model.predict(sorted((place / "test").rglob("*.png")), raw=True, top=99)
+    return np.array([[dict(each.top)[label] for label in model.classes_] for each in got])
+
+
+def assert_same(model, other, place):
+    assert (model.classes_, model.class_counts_) == (other.classes_, other.class_counts_)
+    assert (model.head_.ridge_, model.head_.layers_) == (other.head_.ridge_, other.head_.layers_)
+    np.testing.assert_allclose(scores(model, place), scores(other, place), atol=1e-5, rtol=0)
+    np.testing.assert_allclose(model._calibration, other._calibration, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("form", "actors", "images_per_sum", "most_base", "shuffled"),
+    [("thin", 2, 16, 40, False), ("dense", 1, 7, None, False), ("dense", 2, 1000, 40, True)],
+)
+def test_the_model_is_that_of_one_process(
+    cluster, place, form, actors, images_per_sum, most_base, shuffled
+):
+    width, kind = FORMS[form]
+    here, there = (make(place, width, max_base_images=most_base) for _ in range(2))
+    engine = RayEngine(actors=actors, batch_size=3, images_per_sum=images_per_sum)
+    for folder in ("base", "later"):
+        paths = sorted((place / folder).rglob("*.png"))
+        if shuffled:
+            paths = [paths[index] for index in np.random.default_rng(0).permutation(len(paths))]
+        labels = [path.parent.name for path in paths]
+        one, many = here.learn(paths, labels), there.learn(paths, labels, engine=engine)
+        assert (one.n_images, one.settled_on) == (many.n_images, many.settled_on)
+    assert isinstance(there.head_.statistics_.scatter, kind)
+    assert_same(there, here, place)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """An image that takes its time, and may kill the process that reads it, once."""
+
+    path: str
+    deadly: str = ""
+
+    def __str__(self):
+        return self.path
+
+    def read_bytes(self):
+        time.sleep(0.02)
+        if self.deadly and not os.path.exists(self.deadly):
+            Path(self.deadly).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Path(self.path).read_bytes()
+
+
+def processes(name):
+    """Ids of Ray's processes that are called so."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                title = (folder / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if title.startswith("ray::") and name in title:
+                found.append(int(folder.name))
+    return found
+
+
+def test_killed_workers_lose_nothing_and_count_nothing_twice(cluster, place, tmp_path):
+    here, there = (make(place, ridge=1.0, layers=(1, 3)) for _ in range(2))
+    for model in (here, there):
+        model.learn(place / "base")
+    paths = sorted((place / "later").rglob("*.png")) * 5
+    labels = [path.parent.name for path in paths]
+    here.learn(paths, labels)
+    deadly = tmp_path / "a reader was killed"
+    sources = [
+        Slow(str(path), str(deadly) if number == 60 else "") for number, path in enumerate(paths)
+    ]
+    killed = []
+
+    def kill_an_encoder(stage, done, total):
+        if stage == "encoding" and 0 < done < total and not killed:
+            for process in processes("_Encode")[:1]:
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+
+    report = there.learn(
+        sources, labels, engine=RayEngine(actors=2, images_per_sum=30), progress=kill_an_encoder
+    )
+    assert deadly.exists()
+    assert killed
+    assert report.n_images == len(paths)
+    assert_same(there, here, place)
+
+
+def test_unreadable_images_are_left_out_or_refused(cluster, place, tmp_path):
+    folder = tiny.write_photos(tmp_path / "photos", n=12, seed=7)
+    paths = sorted(folder.rglob("*.png"))
+    labels = [path.parent.name for path in paths]
+    paths[3].write_text("no picture")
+    paths[20].unlink()
+    for most_base in (15, None):
+        here, there = (make(place, max_base_images=most_base) for _ in range(2))
+        with pytest.raises(ImageError, match=r"2 cannot be read") as caught:
+            there.learn(paths, labels, engine=RayEngine(actors=2, images_per_sum=8))
+        assert all(str(paths[number]) in str(caught.value) for number in (3, 20))
+        assert there.classes_ == ()
+        here.learn(paths, labels, skip_unreadable=True)
+        report = there.learn(
+            paths, labels, skip_unreadable=True, engine=RayEngine(actors=2, images_per_sum=8)
+        )
+        assert report.n_images == 34
+        assert_same(there, here, place)
+
+
+def test_features_are_kept_in_the_cache_and_found_there(cluster, place, tmp_path):
+    from visvm.encoders.cache import FeatureCache
+
+    cache = tmp_path / "features.sqlite"
+    here, there = make(place, cache=cache), make(place, cache=cache)
+    there.learn(place / "base", engine=RayEngine(actors=1))
+    with FeatureCache(cache) as opened:
+        assert opened.info().n_images == 90
+    here.learn(place / "base")
+    assert_same(there, here, place)
+
+
+def test_fewer_images_than_workers(cluster, place):
+    here, there = (make(place, ridge=1.0, layers=(1, 3)) for _ in range(2))
+    for model, options in ((here, {}), (there, {"engine": RayEngine(actors=3)})):
+        model.learn(place / "base")
+        model.learn(sorted((place / "later").rglob("*.png"))[:1], ["yellow"], **options)
+    assert_same(there, here, place)
+
+
+def test_empty_partitions_and_partitions_without_a_readable_image_add_nothing(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    head = [ray.put(model.head_)]
+    empty = {
+        "place": np.empty(0, dtype=int),
+        "label": np.empty(0, dtype=object),
+        "image": _objects([]),
+    }
+    spoiled = {
+        "place": np.array([4]),
+        "label": np.array(["red"]),
+        "image": _objects([ReadImage("x", reason="broken")]),
+    }
+    parts = [_sum(batch, head)["part"][0] for batch in (empty, spoiled, empty)]
+    total = _add({"part": _objects(parts)})["part"][0]
+    assert total.statistics is None
+    assert {place: each.reason for place, each in total.unreadable.items()} == {4: "broken"}
+    assert _settle(spoiled, model.head_)["settled"][0][0] is None
+    whole = _Part(model.head_.statistics_.copy(), {})
+    whole.add(total)
+    assert whole.statistics.n_samples == 90
+
+
+class Probe(_Session):
+    """A session that tells how many sums come back to it, of images that are encoded already."""
+
+    def count(self, head, rows, spare):
+        import ray.data
+
+        encoded = ray.data.from_items(rows, override_num_blocks=12)
+        if spare:  # with blocks that are empty
+            encoded = encoded.filter(lambda row: row["place"] % 6 != 0 and row["place"] < 40)
+        came, plain = [], _Part.add
+        # in this process alone
+        _Part.add = lambda part, other: came.append(other) or plain(part, other)
+        return self._sum(encoded, head), len(came)
+
+
+@pytest.mark.parametrize("spare", [False, True])
+def test_one_sum_comes_back_of_a_tree_also_where_blocks_are_empty(cluster, place, spare):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    paths = sorted((place / "base").rglob("*.png"))
+    features = model.layer_features(paths)
+    rows = [
+        {"place": number, "label": path.parent.name, "image": ReadImage(str(path), features=row)}
+        for number, (path, row) in enumerate(zip(paths, features, strict=True))
+    ]
+    given = Labelled([*paths], [path.parent.name for path in paths])
+    plan = _Plan(
+        given, (), (), False, "", None, actors=1, core=1.0, gpu=False, batch_size=8, together=6
+    )
+    session = ray.remote(num_cpus=0)(Probe).remote(plan)
+    part, n_sums = ray.get(session.count.remote(model.head_, rows, spare))
+    kept = [number for number in range(90) if not spare or (number % 6 and number < 40)]
+    assert n_sums == 1
+    assert part.statistics.n_samples == len(kept)
+    wanted = model.head_._lift(features[kept]).sum(axis=0)
+    np.testing.assert_allclose(part.statistics.feature_sum[:-1], wanted, rtol=1e-9)
+
+
+def test_a_lost_leader_is_told_in_one_line_and_nothing_is_left_running(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    paths = sorted((place / "later").rglob("*.png")) * 5
+
+    def kill_the_leader(stage, done, total):
+        for process in processes("_Session"):
+            os.kill(process, signal.SIGKILL)
+
+    with pytest.raises(VisvmError, match="learning on Ray must end well") as caught:
+        model.learn(
+            [Slow(str(path)) for path in paths],
+            ["red"] * 200,
+            engine=RayEngine(actors=1),
+            progress=kill_the_leader,
+        )
+    assert len(str(caught.value).splitlines()) == 1
+    assert sum(model.class_counts_) == 90
+
+
+def test_an_interrupted_session_ends_what_it_began(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    paths = sorted((place / "later").rglob("*.png")) * 20
+
+    def interrupt(stage, done, total):
+        if done > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(
+            [Slow(str(path)) for path in paths],
+            ["red"] * 800,
+            engine=RayEngine(actors=1),
+            progress=interrupt,
+        )
+    until = time.monotonic() + 30
+    while processes("_Session") or processes("_Encode"):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_more_encoders_than_the_cluster_bears_are_refused(cluster, place):
+    model = make(place, ridge=1.0, layers=(1, 3))
+    model.learn(place / "base")
+    with pytest.raises(InputError, match="6 encoders were asked for: take at most 5"):
+        model.learn(place / "later", engine=RayEngine(actors=6))
+
+
+@pytest.mark.parametrize(
+    ("resources", "asked", "actors", "core"),
+    [
+        ({"CPU": 1.0}, None, 1, 0.4),
+        ({"CPU": 2.0}, None, 1, 1.0),
+        ({"CPU": 8.0}, None, 4, 1.0),
+        ({"CPU": 8.0}, 7, 7, 1.0),
+        ({"CPU": 64.0, "GPU": 8.0}, None, 8, 1.0),
+        ({"CPU": 4.0, "GPU": 8.0}, None, 3, 1.0),
+        ({"CPU": 1.0}, 2, None, None),
+        ({"CPU": 64.0, "GPU": 2.0}, 3, None, None),
+        ({}, None, None, None),
+    ],
+)
+def test_encoders_are_shared_out_so_that_the_rest_finds_room(place, resources, asked, actors, core):
+    encoder = make(place).load_encoder()
+    work = Work(
+        Labelled([], []),
+        encoder,
+        Transform("crop", encoder.preprocessing),
+        False,
+        False,
+        (),
+        frozenset(),
+    )
+    engine = RayEngine(actors=asked)
+    if actors is None:
+        with pytest.raises(InputError, match="every encoder must have a"):
+            engine._plan(work, resources)
+        return
+    plan = engine._plan(work, resources)
+    assert (plan.actors, plan.core, plan.gpu) == (actors, core, "GPU" in resources)
+    assert plan.actors * plan.core + plan.core <= resources["CPU"]
+
+
+def test_contents_and_numbers_that_cannot_be_are_refused(place):
+    with pytest.raises(InputError, match="must be files or URIs"):
+        make(place).learn([b"one", b"two"], ["a", "b"], engine=RayEngine())
+    for name in ("actors", "batch_size", "images_per_sum"):
+        with pytest.raises(InputError, match=f"{name} must be at least 1; got 0"):
+            RayEngine(**{name: 0})
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:{port}",
+        "ray://[::1]:{port}",
+        "no-such-host.invalid:6379",
+        "a..b:6379",
+        "127.0.0.1:123456",
+    ],
+)
+def test_an_address_where_nothing_listens_is_refused_at_once(place, address, monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with socket.socket() as taken:  # bound, but it does not listen
+        taken.bind(("127.0.0.1", 0))
+        address = address.format(port=taken.getsockname()[1])
+        with pytest.raises(
+            InputError,
+            match=r"nothing answers at .*: correct it, or begin one there with 'ray start --head'",
+        ):
+            make(place).learn(place / "base", engine=RayEngine(address))
+
+
+def test_more_encoders_than_cores_are_refused_where_a_cluster_is_begun(place, monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with pytest.raises(InputError, match="this machine has 2, 3 were asked for: take at most 2"):
+        make(place).learn(place / "base", engine=RayEngine("local", actors=3))
+
+
+def test_another_encoder_on_a_worker_is_refused_in_one_line(cluster, place, tmp_path):
+    tiny.write_encoder(tmp_path)
+    model = ImageClassifier(str(tmp_path / "tiny.onnx"), 60, ridge=1.0, layers=(1, 3), cache=False)
+    model.learn(place / "base")
+    tiny.write_encoder(tmp_path, seed=1)
+    with pytest.raises(EncoderError, match="must be the same on all machines") as caught:
+        model.learn(place / "later", engine=RayEngine(actors=1))
+    assert len(str(caught.value).splitlines()) == 1
+    assert sum(model.class_counts_) == 90
+
+
+def test_the_command_line_learns_on_ray(cluster, place, tmp_path, visvm):
+    options = ("--encoder", place / "tiny.onnx", "--components", 60, "--no-cache", "--quiet")
+    assert visvm("learn", tmp_path / "here.visvm", place / "base", *options)[0] == 0
+    on_ray = ("--ray", "local", "--actors", 2, "--batch-size", 4)
+    assert visvm(
+        "learn", tmp_path / "there.visvm", (place / "base").as_uri(), *options, *on_ray
+    ) == (0, "", "")
+    here, there = (
+        ImageClassifier.load(tmp_path / name, cache=False) for name in ("here.visvm", "there.visvm")
+    )
+    assert_same(there, here, place)
+
+
+def test_options_without_ray_and_ray_that_is_not_installed(place, tmp_path, visvm, monkeypatch):
+    code, _, told = visvm("learn", tmp_path / "m.visvm", place / "base", "--actors", 2)
+    assert (code, "belong to --ray" in told, len(told.splitlines())) == (2, True, 1)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, told = visvm(
+        "learn",
+        tmp_path / "m.visvm",
+        place / "base",
+        "--encoder",
+        place / "tiny.onnx",
+        "--ray",
+        "local",
+    )
+    assert (code, "pip install 'visvm[ray]'" in told, len(told.splitlines())) == (2, True, 1)
+    assert not (tmp_path / "m.visvm").exists()
