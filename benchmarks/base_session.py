@@ -37,7 +37,7 @@ from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import encode_files
-from visvm.head.classifier import IncrementalLSSVC, VisClassifier
+from visvm.head.estimators import IncrementalLSSVC, VisClassifier
 from visvm.head.fusion import MixerOptions, train_mixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.selection import best_layers, search_ridge, split_base_session

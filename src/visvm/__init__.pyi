@@ -11,7 +11,7 @@ from .errors import (
     VisvmError,
     WeightsError,
 )
-from .head.classifier import IncrementalLSSVC, VisClassifier
+from .head.estimators import IncrementalLSSVC, VisClassifier
 from .image_classifier import ImageClassifier
 from .learning.local import LocalEngine
 from .learning.ray import RayEngine

@@ -59,7 +59,7 @@ from visvm.model.sites import (
 from visvm.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 Array = NDArray[np.float64]
 
@@ -150,7 +150,7 @@ class ImageClassifier(ImagePredictor):
             )
         if self._head is None:
             # here, as scikit-learn takes longer to import than to predict with
-            from visvm.head.classifier import VisClassifier
+            from visvm.head.estimators import VisClassifier
 
             self._head = VisClassifier(**self._options)
         return self._head

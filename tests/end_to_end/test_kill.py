@@ -34,7 +34,7 @@ from pathlib import Path
 from visvm import ImageClassifier
 from visvm.model import file as model_file
 from visvm.encoders.loading import load_encoder
-import visvm.encoders.onnx, visvm.head.classifier
+import visvm.encoders.onnx, visvm.head.estimators
 
 path, encoder, folders = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 

@@ -215,7 +215,7 @@ def test_features_too_large_to_be_squared(width, ridge):
 
 def test_a_session_larger_than_the_limit_is_refused_before_it_starts(model, monkeypatch):
     monkeypatch.setattr(
-        "visvm.head.incremental.Statistics.add", lambda *_: pytest.fail("work was started")
+        "visvm.head.head.Statistics.add", lambda *_: pytest.fail("work was started")
     )
     model.set_params(memory_limit=10_000)
     refused(

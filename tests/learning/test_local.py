@@ -16,7 +16,7 @@ from tests import tiny
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.errors import ImageError, InputError
-from visvm.head.classifier import VisClassifier
+from visvm.head.estimators import VisClassifier
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.learning import local as learning
 from visvm.learning.local import LocalEngine

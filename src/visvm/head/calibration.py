@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
-Array = NDArray[np.float64]
+from visvm.head.products import Array
 
 INVERSE_TEMPERATURES: Array = np.geomspace(0.25, 64.0, 49)
 """The grid of β."""

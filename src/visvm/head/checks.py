@@ -26,10 +26,15 @@ def as_input_error() -> Iterator[None]:
 def require(holds: bool, estimator: object, name: str, what: str) -> None:
     """Refuse a parameter that is not `what` it must be."""
     if not holds:
-        value, owner = getattr(estimator, name), type(estimator).__name__
-        raise InputError(
-            f"The {name!r} parameter of {owner} must be {what}. Got {value!r} instead."
-        )
+        raise parameter_error(type(estimator).__name__, name, getattr(estimator, name), what)
+
+
+def parameter_error(owner: str, name: str, value: object, what: str) -> InputError:
+    """Return the error for a parameter that is not `what` it must be."""
+    return InputError(
+        f"The {name!r} parameter of {owner} must be {what}. Got {value!r} instead.",
+        code=f"parameter-{name.replace('_', '-')}",
+    )
 
 
 def is_count(value: object) -> bool:

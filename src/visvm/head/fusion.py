@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import erf, log_softmax
 
 from visvm.errors import InputError
-
-Array = NDArray[np.float64]
+from visvm.head.products import Array
 
 _NORM = 8.0  # root mean square length of h_L in training
 

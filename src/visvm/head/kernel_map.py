@@ -14,11 +14,8 @@ import hashlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visvm.head.products import product
-
-Array = NDArray[np.float64]
+from visvm.head.products import Array, product
 
 _LOG_2 = 0.6931471805599453
 _SQRT_HALF = 0.7071067811865476

@@ -30,7 +30,7 @@ def chunks(n: int, width: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionSizes:
     """The sizes that decide how much memory a session takes."""
 
     n_new: int
@@ -114,7 +114,7 @@ def reset_peak() -> bool:
     return True
 
 
-def require(session: Session, limit: float | None) -> None:
+def require_memory(session: SessionSizes, limit: float | None) -> None:
     """Refuse a session that would need more memory than `limit` bytes, or than the machine has left.
 
     Raises
@@ -126,8 +126,10 @@ def require(session: Session, limit: float | None) -> None:
     allowed = limit if available is None else available + session.held_bytes()
     if allowed is not None and needed > allowed:
         raise MemoryLimitError(
-            f"this session of {session.n_new} samples must fit in memory; it needs about {human_bytes(needed)} of "
-            f"{human_bytes(allowed)}: learn in smaller batches, lower n_components, or raise memory_limit"
+            f"A session of {session.n_new} samples needs about {human_bytes(needed)} of memory, and "
+            f"there are {human_bytes(allowed)}. Learn in smaller batches, lower n_components, or "
+            "raise memory_limit.",
+            code="memory-session",
         )
 
 

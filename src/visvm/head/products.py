@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, blas, lapack
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 _PANEL = 512
 

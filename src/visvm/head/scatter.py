@@ -25,6 +25,7 @@ from scipy.linalg import LinAlgError, eigh, qr
 
 from visvm.errors import NeverLearnedError
 from visvm.head.products import (
+    Array,
     GrowingCholesky,
     ShiftedCholesky,
     add_product,
@@ -33,8 +34,6 @@ from visvm.head.products import (
     mirrored,
     product,
 )
-
-Array = NDArray[np.float64]
 
 THIN_SHARE = 2 / 3
 """The thin form is kept up to this share of D in rows. It stays the faster one nearly up to D, where a session's N²·n operations

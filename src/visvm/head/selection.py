@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from visvm.head.products import Array, Indices
 from visvm.head.solver import RidgePath
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 RIDGE_CANDIDATES = (
     1e-6,
@@ -69,15 +66,15 @@ class LayerTrial(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Split:
+class HoldOut:
     """Which samples to learn from and which to judge by; `held_out` is None where each sample is held out in turn."""
 
     train: Indices
     held_out: Indices | None
 
 
-def split_base_session(targets: Indices, limit: int | None, seed: int) -> Split:
-    """Split the base session 4:1 within every class.
+def split_base_session(targets: Indices, limit: int | None, seed: int) -> HoldOut:
+    """HoldOut the base session 4:1 within every class.
 
     Parameters
     ----------
@@ -100,9 +97,9 @@ def split_base_session(targets: Indices, limit: int | None, seed: int) -> Split:
         kept = rank < np.maximum(np.ceil(counts * limit / len(targets)), _FOLDS)[targets[order]]
         order, rank = order[kept], rank[kept]
     if len(counts) == 1 or counts.min() < _FOLDS:
-        return Split(np.sort(order), None)
+        return HoldOut(np.sort(order), None)
     held_out = rank % _FOLDS == _FOLDS - 1
-    return Split(np.sort(order[~held_out]), np.sort(order[held_out]))
+    return HoldOut(np.sort(order[~held_out]), np.sort(order[held_out]))
 
 
 def shuffled_by_class(targets: Indices, generator: np.random.Generator) -> tuple[Indices, Indices]:
@@ -117,7 +114,7 @@ def search_ridge(
     lift: Callable[[Indices], Array],
     targets: Indices,
     weight: Array,
-    split: Split,
+    split: HoldOut,
     *,
     svm_cost: float,
     candidates: Sequence[float] = RIDGE_CANDIDATES,
@@ -134,7 +131,7 @@ def search_ridge(
     targets : int array of shape (n,)
         Class indices from 0.
     weight : array of shape (n,)
-    split : Split
+    split : HoldOut
     svm_cost : float
     candidates : sequence of float
     beyond : bool
@@ -165,7 +162,7 @@ class _RidgeSearch:
         lift: Callable[[Indices], Array],
         targets: Indices,
         weight: Array,
-        split: Split,
+        split: HoldOut,
         svm_cost: float,
         negative: float,
     ) -> None:

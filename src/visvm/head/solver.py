@@ -26,15 +26,18 @@ import warnings
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, blas, eigh
 
 from visvm.errors import IllConditionedWarning, InputError
-from visvm.head.products import ShiftedCholesky, add_symmetric_product, kernel_product, product
+from visvm.head.products import (
+    Array,
+    ShiftedCholesky,
+    add_symmetric_product,
+    kernel_product,
+    product,
+)
 from visvm.head.scatter import ThinScatter
 from visvm.head.statistics import Statistics
-
-Array = NDArray[np.float64]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 

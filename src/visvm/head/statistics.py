@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from visvm.errors import NeverLearnedError
-from visvm.head.products import product
+from visvm.head.products import Array, product
 from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter, reordered
-
-Array = NDArray[np.float64]
 
 _TOLERANCE = 1e-12  # relative: a count of weighted samples closer to zero than this is zero
 

@@ -29,7 +29,7 @@ from visvm.model.journal import Entry, Journal
 from visvm.progress import Progress
 
 if TYPE_CHECKING:
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 _MOST_ROWS = (
     # images whose layer features are held at once; a few minutes of a slow encoder, as the journal

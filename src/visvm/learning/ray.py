@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import ray
     from ray.data import Dataset
 
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 _READ_TOGETHER = 64  # images a reading task decodes at a time
 _LEAST_TOGETHER, _MOST_TOGETHER = 1024, 16384  # images whose sums are made at once

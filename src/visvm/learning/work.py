@@ -17,7 +17,7 @@ from visvm.learning.labelled import Labelled
 from visvm.progress import Progress
 
 if TYPE_CHECKING:
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 NONE_OF_THE_SAMPLE = "the images on which a first session is settled must be readable; none of the sample is: repair or remove what is no image"
 

@@ -21,7 +21,7 @@ from visvm.head.statistics import Statistics
 from visvm.model.file import Header, Tensors, altered
 
 if TYPE_CHECKING:
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 _OPTIONS = ("n_components", "ridge", "svm_cost", *(field.name for field in fields(MixerOptions)))
 
@@ -120,7 +120,7 @@ def restore_head(
     path: Path, header: Header, classes: list[Any], tensors: Tensors
 ) -> "VisClassifier":
     """The head that `head_state` described, ready to learn more if its sums are there."""
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
     parts = restore_predictor(path, header, classes, tensors)
     with _fitting_together(path):

@@ -23,7 +23,7 @@ from visvm.model import file as model_file
 from visvm.model.head_state import head_state, restore_head
 
 if TYPE_CHECKING:
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 DEFAULT_SECONDS = 180.0
 

@@ -20,7 +20,7 @@ from visvm.model.head_state import head_state, restore_head
 from visvm.model.labels import Label
 
 if TYPE_CHECKING:
-    from visvm.head.classifier import VisClassifier
+    from visvm.head.estimators import VisClassifier
 
 Array = NDArray[np.float64]
 

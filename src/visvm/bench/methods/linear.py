@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visvm.bench.methods.method import Features, Labels, Setup
-from visvm.head.predictor import scores_of
+from visvm.head.head import scores_of
 
 Array = NDArray[np.float64]
 

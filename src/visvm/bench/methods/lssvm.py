@@ -5,7 +5,7 @@ import numpy as np
 from visvm.bench.methods.linear import final_block
 from visvm.bench.methods.method import Costs, Features, Labels, Setup
 from visvm.bench.methods.sums import statistics_bytes
-from visvm.head.classifier import IncrementalLSSVC
+from visvm.head.estimators import IncrementalLSSVC
 
 
 class VisualLSSVM:

@@ -1,7 +1,7 @@
 """One-hot ridge regression on the paper's own lifted features."""
 
 from visvm.bench.methods.vis import Vis
-from visvm.head.classifier import Array, Indices, VisClassifier
+from visvm.head.estimators import Array, Indices, VisClassifier
 from visvm.head.selection import search_ridge, split_base_session
 from visvm.head.solver import solve
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from visvm.bench.methods.method import Costs, Features, Labels, Setup
 from visvm.bench.methods.sums import statistics_bytes
-from visvm.head.classifier import VisClassifier
+from visvm.head.estimators import VisClassifier
 from visvm.head.selection import LayerTrial, RidgeTrial
 
 

@@ -1,0 +1,260 @@
+"""What a head has learned, as one frozen value, and everything that can be done with it.
+
+Learning, merging, unmerging, forgetting and renaming each return a new ``Head``: whatever raises
+has changed nothing. Features and labels are taken as checked (``estimators.py`` checks those of
+strangers).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.errors import InputError
+from visvm.head import memory
+from visvm.head.checks import Labels, check_one_kind
+from visvm.head.products import Array, product
+from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.head.settle import HeadOptions, Settled
+from visvm.head.solver import leverage, solve
+from visvm.head.statistics import Statistics
+
+Features = NDArray[np.float32] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Layer features → scores of the classes learned so far.
+
+    Attributes
+    ----------
+    settled : Settled
+        What the base session decided.
+    classes : array of shape (C,)
+        Labels, sorted.
+    sums : Statistics or None
+        All that is remembered of the data, never written to. None: it can only predict.
+    coefficients : array of shape (D + 1, C), or None
+        W̃, the bias last. None: the sums have not been solved yet.
+    """
+
+    settled: Settled
+    classes: Labels
+    sums: Statistics | None
+    coefficients: Array | None
+
+    @classmethod
+    def blank(cls, settled: Settled) -> "Head":
+        """Return a head that knows no class yet."""
+        return cls.of(settled, Statistics(settled.lift.width)).solved()
+
+    @classmethod
+    def of(cls, settled: Settled, sums: Statistics) -> "Head":
+        """Return a head with these sums, which are its own from now on, not solved yet."""
+        return cls(settled, sums.classes, sums, None)
+
+    @property
+    def statistics(self) -> Statistics:
+        """The sums of a head that is known to have them."""
+        assert self.sums is not None, "a head without sums can only predict"
+        return self.sums
+
+    def with_options(self, options: HeadOptions) -> "Head":
+        """Return the same head under other options."""
+        return replace(self, settled=self.settled.with_options(options))
+
+    # Changes
+
+    def solved(self) -> "Head":
+        """Return the head with the coefficients that belong to its sums."""
+        sums, settled = self.statistics, self.settled
+        if not len(sums.classes):
+            return replace(self, coefficients=np.empty((settled.lift.width + 1, 0)))
+        return replace(self, coefficients=solve(sums, settled.ridge, settled.options.svm_cost))
+
+    def learned(self, X: Features, labels: Labels, weight: Array | None = None) -> "Head":
+        """Return the head that has learned these samples too, not solved yet.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_inputs)
+        labels : array of shape (n,)
+        weight : array of shape (n,), optional
+            How often each sample counts, above zero.
+        """
+        self.require_memory(len(X), len(np.unique(labels)))
+        sums = self.statistics.copy()
+        accumulate(sums, self.settled, X, labels, weight)
+        return Head.of(self.settled, sums)
+
+    def merged(self, *others: "Head") -> "Head":
+        """Return the head that has learned what the others have too, not solved yet.
+
+        Raises
+        ------
+        IncompatibleModelError
+            They have another kernel map or mixer.
+        """
+        for other in others:
+            self.check_merge(other)
+        sums = self.statistics.copy()
+        for other in others:
+            sums.merge(other.statistics)
+        return Head.of(self.settled, sums)
+
+    def unmerged(self, other: "Head") -> "Head":
+        """Return the head without what was merged from another, not solved yet.
+
+        Raises
+        ------
+        NeverLearnedError
+            The other has more samples of a class than this one, or other ones.
+        """
+        self.check_merge(other, forgets=True)
+        sums = self.statistics.copy()
+        sums.unmerge(other.statistics)
+        sums.scatter.check(self.statistics.square_sum())
+        return Head.of(self.settled, sums)
+
+    def forgotten(self, X: Features, labels: Labels, weight: Array | None = None) -> "Head":
+        """Return the head that has never learned these samples, not solved yet.
+
+        Raises
+        ------
+        NeverLearnedError
+            More samples of a class are given than were learned, or other ones.
+        """
+        weight = np.ones(len(X)) if weight is None else weight
+        self.require_memory(len(X), 0, forgets=True)
+        self.statistics.require_learned(labels, weight)
+        sums = self.statistics.copy()
+        for rows in memory.chunks(len(X), self.settled.lift.width):
+            sums.subtract(self.settled.lift(X[rows]), labels[rows], weight[rows])
+        sums.scatter.check(self.statistics.square_sum())
+        return Head.of(self.settled, sums)
+
+    def renamed(self, old: Any, new: Any, *, merge: bool = False) -> "Head":
+        """Return the head in which a class has another name.
+
+        Parameters
+        ----------
+        old, new : str or int
+            A class that is known, and a name of the same kind.
+        merge : bool, default=False
+            If the new name is a class already, make both one; needs the sums.
+        """
+        names = self.classes.tolist()
+        if old not in names:
+            known = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+            raise InputError(f"There is no class {old!r}. Known: {known}.", code="class-unknown")
+        if new in names and not merge:
+            raise InputError(
+                f"There is a class {new!r} already. Choose another name, or merge both.",
+                code="class-exists",
+            )
+        check_one_kind(self.classes, np.array([new]))
+        renamed = np.array([new if name == old else name for name in names])
+        if new in names and new != old:
+            return Head.of(self.settled, self.statistics.renamed(renamed)).solved()
+        sums = None if self.sums is None else self.sums.renamed(renamed)
+        order = np.argsort(renamed, kind="stable")
+        columns = None if self.coefficients is None else self.coefficients[:, order]
+        return Head(self.settled, renamed[order], sums, columns)
+
+    # Scores
+
+    def scores(self, X: Features) -> Array:
+        """Return the scores, (n, C), of layer features, (n, n_inputs)."""
+        assert self.coefficients is not None, "a head must be solved before it is asked"
+        return scores_of(X, self.settled.lift, self.coefficients)
+
+    def leave_one_out_scores(self, X: Features, labels: Labels) -> Array:
+        """Return the scores that learned samples would get from a head without them.
+
+        Each sample is left out alone, in closed form; λ and the mixer stay as they are.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_inputs)
+        labels : array of shape (n,)
+            As they were learned, each counted once. All are lifted together: give some hundreds.
+
+        Returns
+        -------
+        array of shape (n, C)
+        """
+        sums, lift, ridge = self.statistics, self.settled.lift, self.settled.ridge
+        svm_cost = self.settled.options.svm_cost
+        sums.require_learned(labels, np.ones(len(labels)))
+        scores = self.scores(X)
+        # Below this λ, 1 - h of samples that can all be fitted drowns in rounding, and λ makes no
+        # difference.
+        least = 1e-6 * svm_cost * sums.square_sum() / sums.n_samples
+        if ridge < least and sums.n_samples <= lift.width:
+            # a copy, as the factor kept with the sums is that of λ
+            sums, ridge = sums.copy(), least
+            scores = scores_of(X, lift, solve(sums, ridge, svm_cost))
+        signs = np.where(self.classes == labels[:, None], 1.0, -1.0)
+        rest = 1.0 - leverage(sums, lift(X), ridge, svm_cost)
+        return np.asarray(signs - (signs - scores) / np.maximum(rest, 1e-9)[:, None])
+
+    # Checks
+
+    def check_merge(self, other: "Head", *, forgets: bool = False) -> None:
+        """Refuse a head whose sums cannot be added to these, or taken away."""
+        self.settled.lift.require_same(other.settled.lift)
+        added = other.statistics
+        if len(added.classes):
+            check_one_kind(self.statistics.classes, added.classes)
+        n_rows = added.scatter.n_rows if isinstance(added.scatter, ThinScatter) else 0
+        dense = isinstance(added.scatter, DenseScatter)
+        self.require_memory(n_rows, len(added.classes), dense=dense, forgets=forgets)
+
+    def require_memory(
+        self, n_new: int, n_classes: int, *, dense: bool = False, forgets: bool = False
+    ) -> None:
+        """Refuse what does not fit: `n_new` rows with at most `n_classes` new classes.
+
+        Raises
+        ------
+        MemoryLimitError
+        """
+        scatter = self.statistics.scatter
+        sizes = memory.SessionSizes(
+            n_new=n_new,
+            n_rows=scatter.n_rows if isinstance(scatter, ThinScatter) else 0,
+            is_dense=dense or isinstance(scatter, DenseScatter),
+            n_classes=n_classes + len(self.statistics.classes),
+            n_inputs=self.settled.lift.kernel_map.n_inputs,
+            width=self.settled.lift.width,
+            forgets=forgets,
+        )
+        memory.require_memory(sizes, self.settled.options.memory_limit)
+
+
+def accumulate(
+    sums: Statistics,
+    settled: Settled,
+    X: Features,
+    labels: Labels,
+    weight: Array | None = None,
+) -> None:
+    """Add samples to sums in place, some at a time; parameters as in ``Head.learned``."""
+    weight = np.ones(len(X)) if weight is None else weight
+    sums.reserve(len(X))
+    for rows in memory.chunks(len(X), settled.lift.width):
+        sums.add(settled.lift(X[rows]), labels[rows], weight[rows])
+
+
+def scores_of(features: Any, lift: Callable[[Any], Array], coefficients: Array) -> Array:
+    """Return the scores, (n, C), of features, (n, d), lifted some at a time.
+
+    The last row of the coefficients, (D + 1, C), is the bias.
+    """
+    scores = np.empty((len(features), coefficients.shape[1]))
+    for rows in memory.chunks(len(features), len(coefficients) - 1):
+        scores[rows] = product(lift(features[rows]), coefficients[:-1])
+    scores += coefficients[-1]
+    return scores
