@@ -22,7 +22,7 @@ from tests import tiny
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.head.scatter import DenseScatter
-from visvm.model import file as model_file
+from visvm.model import container as model_file
 
 KILLS, WIDTH = 50, 60
 
@@ -32,7 +32,7 @@ HELPER = """
 import io, os, sys, time
 from pathlib import Path
 from visvm import ImageClassifier
-from visvm.model import file as model_file
+from visvm.model import container as model_file
 from visvm.encoders.loading import load_encoder
 import visvm.encoders.onnx, visvm.head.estimators
 

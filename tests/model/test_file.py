@@ -24,10 +24,10 @@ from visvm.encoders.loading import load_encoder
 from visvm.errors import ModelFileError
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.model import file as model_file
-from visvm.model import head_state
+from visvm.model import container
 
 FORMS = {"thin": (40, ThinScatter), "dense": (12, DenseScatter)}
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_a_link_stays_a_link_and_a_mode_is_kept(model, path, load):
 
 @pytest.mark.parametrize(
     "step",
-    ["os.fsync", "pathlib.Path.replace", "visvm.model.file._write_tensors", "shutil.copymode"],
+    ["os.fsync", "pathlib.Path.replace", "visvm.model.container._write_tensors", "shutil.copymode"],
 )
 def test_a_write_that_fails_leaves_the_old_file(model, path, load, monkeypatch, step):
     def failing(*arguments, **options):
@@ -779,7 +779,7 @@ path, folder = Path(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(3):
-    with model_file.locked(path):
+    with container.locked(path):
         model = ImageClassifier.load(path, cache=False)
         model.learn(folder)
         model.save(path)
@@ -832,10 +832,10 @@ def test_who_waits_is_told_once_and_gets_the_file_in_the_end(tmp_path):
     waits = threading.Event()
 
     def second():
-        with model_file.locked(path, lambda: (told.append("waiting"), waits.set())):
+        with container.locked(path, lambda: (told.append("waiting"), waits.set())):
             order.append("second")
 
-    with model_file.locked(path, lambda: told.append("first waited")):
+    with container.locked(path, lambda: told.append("first waited")):
         thread = threading.Thread(target=second)
         thread.start()
         assert waits.wait(10)
@@ -846,12 +846,12 @@ def test_who_waits_is_told_once_and_gets_the_file_in_the_end(tmp_path):
 
 def test_a_lock_may_be_held_while_writing_and_is_freed_by_an_error(model, tmp_path):
     path = tmp_path / "m.visvm"
-    with model_file.locked(path), model_file.locked(path):
+    with container.locked(path), container.locked(path):
         model.save(path)
-    with pytest.raises(RuntimeError), model_file.locked(path):
+    with pytest.raises(RuntimeError), container.locked(path):
         raise RuntimeError
     told = []
-    with model_file.locked(path, lambda: told.append("waiting")):
+    with container.locked(path, lambda: told.append("waiting")):
         pass
     assert not told
 
@@ -870,7 +870,7 @@ def test_a_folder_that_cannot_be_written_is_refused(model, tmp_path, monkeypatch
 
 # Files that earlier versions wrote
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 # Raw scores, and probabilities, for blue, green and red; raw scores after yellow has been learned
 # as well.
 SCORES = [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visvm.cli.shared import Quiet
+from visvm.cli.options import Quiet
 from visvm.errors import EncoderError, InputError, VisvmError
 
 if TYPE_CHECKING:

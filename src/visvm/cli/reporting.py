@@ -10,11 +10,11 @@ from visvm.head.memory import human_bytes
 from visvm.model.file import read_header
 from visvm.model.labels import is_forgotten
 from visvm.model.results import Evaluation, SessionReport, first_session_note
-from visvm.model.sites import SiteStatistics, merged_sites
+from visvm.model.sites import SiteStatistics, report_as_dict
 
 
 def counted(n: int, what: str) -> str:
-    """So many of something.
+    """Return so many of something.
 
     Examples
     --------
@@ -32,8 +32,8 @@ def show_report(model: Path, report: SessionReport) -> None:
         counted(len(report.returning_classes), "returning class"),
     ]
     console.print(
-        f"[bold]session {report.session}[/]: {counted(report.n_images, 'image')}, {news[0]}, {news[1]}; "
-        f"{escape(model.name)} now knows {counted(report.n_classes, 'class')}"
+        f"[bold]session {report.session}[/]: {counted(report.n_images, 'image')}, "
+        f"{news[0]}, {news[1]}; {escape(model.name)} now knows {counted(report.n_classes, 'class')}"
     )
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
     memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
@@ -43,21 +43,23 @@ def show_report(model: Path, report: SessionReport) -> None:
     )
     if report.settled_on is not None:
         console.print(
-            f"λ, blocks and mixer were settled on a sample of {report.settled_on} images; all were learned"
+            f"λ, blocks and mixer were settled on a sample of {report.settled_on} images; all "
+            "were learned"
         )
     if (warning := first_session_note(report)) is not None:
         note(warning)
     if report.skipped:
         console.print(
-            f"left out {counted(len(report.skipped), 'unreadable file')}: {', '.join(report.skipped)}",
+            f"skipped {counted(len(report.skipped), 'unreadable file')}: "
+            f"{', '.join(report.skipped)}",
             markup=False,
         )
     if report.test is not None:
         test = report.test
         console.print(
-            f"accuracy on {counted(test.n, 'test image')} of the classes known: {percent(test.accuracy)} "
-            f"(old classes {percent(test.old_accuracy)}, before this session {percent(test.accuracy_before)}; "
-            f"new classes {percent(test.new_accuracy)})",
+            f"accuracy on {counted(test.n, 'test image')} of the classes known: "
+            f"{percent(test.accuracy)} (old classes {percent(test.old_accuracy)}, before this "
+            f"session {percent(test.accuracy_before)}; new classes {percent(test.new_accuracy)})",
             style="bold",
             markup=False,
         )
@@ -67,13 +69,14 @@ def show_statistics(path: Path, sums: SiteStatistics) -> None:
     """Show what is in a site's sums."""
     skipped = sums.history[0]["skipped"]
     left_out = (
-        f"; left out {counted(len(skipped), 'unreadable file')}: {', '.join(skipped)}"
+        f"; skipped {counted(len(skipped), 'unreadable file')}: {', '.join(skipped)}"
         if skipped
         else ""
     )
     out().print(
-        f"{path}: the sums of {counted(sums.n_images, 'image')} of {counted(len(sums.counts), 'class')}, for site {sums.site}"
-        f"{left_out}\nsend it to whoever has the model: 'visvm merge OUT MODEL {path.name}'",
+        f"{path}: the sums of {counted(sums.n_images, 'image')} of "
+        f"{counted(len(sums.counts), 'class')}, for site {sums.site}{left_out}\n"
+        f"Send it to the owner of the model, to run: visvm merge OUT MODEL {path.name}",
         markup=False,
     )
 
@@ -102,34 +105,33 @@ def show_evaluation(result: Evaluation) -> None:
             )
         )
     if result.skipped:
-        console.print(
-            f"left out, as they cannot be read: {', '.join(result.skipped)}", markup=False
-        )
+        console.print(f"skipped, as they are not images: {', '.join(result.skipped)}", markup=False)
     console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
 
 
 def describe(path: Path) -> dict[str, Any]:
     """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
     header = read_header(path)
-    head, encoder = header["head"], header["encoder"]
-    counts = list(zip(header["classes"], header["counts"], strict=True))
+    head, kind = header.head, header.told_kind
+    counts = dict(zip(header.classes, header.counts, strict=True))
     return {
         "path": str(path),
         "bytes": path.stat().st_size,
-        "format": header["format"],
-        "classes": {label: n for label, n in counts if not is_forgotten(label)},
-        "forgotten_images": sum(n for label, n in counts if is_forgotten(label)),
-        "sessions": header["sessions"],
-        "encoder": encoder["name"],
-        "weights_sha256": encoder["digest"],
-        "transform": encoder["transform"],
-        "n_components": head["n_components"],
-        "ridge": head["chosen_ridge"],
-        "layers": head["layers"],
-        "form": head["form"],
-        "can_learn": head["form"] is not None and head.get("solved", True),
-        "statistics_only": not head.get("solved", True),
-        "site": header.get("site"),
+        "format": header.format,
+        "kind": kind,
+        "classes": {label: n for label, n in counts.items() if not is_forgotten(label)},
+        "forgotten_images": sum(n for label, n in counts.items() if is_forgotten(label)),
+        "sessions": [report_as_dict(each) for each in header.sessions],
+        "encoder": header.encoder.name,
+        "weights_sha256": header.encoder.digest,
+        "transform": header.encoder.transform,
+        "n_components": head.n_components,
+        "ridge": head.chosen_ridge,
+        "layers": list(head.layers),
+        "form": head.form,
+        "can_learn": kind in ("whole", "site"),
+        "statistics_only": kind == "sums",
+        "site": header.site,
         "merged": [
             {
                 "file": each.file,
@@ -137,7 +139,7 @@ def describe(path: Path) -> dict[str, Any]:
                 "merged_at": each.merged_at,
                 "n_images": each.n_images,
             }
-            for each in merged_sites(header)
+            for each in header.merged
         ],
     }
 
@@ -177,13 +179,15 @@ def show_model(described: dict[str, Any]) -> None:
             f"{described['forgotten_images']} more images are of classes that were forgotten",
             markup=False,
         )
-    console.print(
-        f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, {sum(counts.values())} images\n"
-        f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), transform {described['transform']}, "
-        f"blocks {', '.join(map(str, described['layers']))}, D = {described['n_components']}, λ = {described['ridge']:g}\n"
-        + _what_for(described),
-        markup=False,
-    )
+    lines = [
+        f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
+        f"{sum(counts.values())} images",
+        f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
+        f"transform {described['transform']}, blocks {', '.join(map(str, described['layers']))}, "
+        f"D = {described['n_components']}, λ = {described['ridge']:g}",
+        _what_for(described),
+    ]
+    console.print("\n".join(lines), markup=False)
 
 
 def _when(moment: str) -> str:
@@ -191,15 +195,15 @@ def _when(moment: str) -> str:
 
 
 def _what_for(described: dict[str, Any]) -> str:
-    """What a file can be used for."""
+    """Say what a file can be used for."""
     site = "" if described["site"] is None else f"of site {described['site']}: "
-    if described["statistics_only"]:
-        return f"{site}sums and no model to ask: add it to one with 'visvm merge'"
-    if described["site"] is not None and not described["classes"]:
-        name = Path(described["path"]).name
-        return f"{site}nothing is learned yet: 'visvm learn {name} FOLDER --statistics-only OUT' makes the site's sums"
-    return site + (
-        "sums are in it: it can learn more"
-        if described["can_learn"]
-        else "exported for predicting: it cannot learn more"
-    )
+    name = Path(described["path"]).name
+    uses = {
+        "whole": "it has its sums and can learn more",
+        "predictor": "it was exported for predicting and cannot learn more",
+        "site": f"nothing is learned yet; 'visvm learn {name} FOLDER --statistics-only OUT' makes "
+        "the site's sums",
+        "sums": "it has sums and no model to ask; add it to one with 'visvm merge'",
+        "journal": "it is the journal of a session; run the same 'visvm learn' again to resume it",
+    }
+    return site + uses[described["kind"]]

@@ -1,11 +1,12 @@
-"""Commands that bring models and sites together, or part them: ``visvm merge``, ``unmerge`` and ``export``."""
+"""Commands that bring models and sites together, or part them: merge, unmerge and export."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from visvm.cli.shared import Force, Model, Quiet, changed, home, require_new, tell_waiting
+from visvm.cli.opening import changed, require_new, tell_waiting
+from visvm.cli.options import Force, Model, Quiet, home
 from visvm.errors import InputError, ModelFileError
 
 
@@ -19,7 +20,8 @@ def merge(
     models: Annotated[
         list[Path],
         typer.Argument(
-            help="A model, and what to add to it: models grown from copies of it, or files of 'visvm learn --statistics-only'.",
+            help="A model, and what to add to it: models grown from copies of it, or files of "
+            "'visvm learn --statistics-only'.",
             metavar="MODEL SITE…",
             show_default=False,
         ),
@@ -30,23 +32,26 @@ def merge(
     """Add up what several models or sites have learned. None is added twice."""
     from visvm.cli.terminal import note, out
     from visvm.image_classifier import ImageClassifier
-    from visvm.model.file import locked, read_header
-    from visvm.model.sites import is_shared
+    from visvm.model.container import locked
+    from visvm.model.file import read_header
 
     if len(models) < 2:
-        raise InputError("merge needs two models or more; got one: visvm merge OUT MODEL SITE…")
+        raise InputError(
+            "There is one model, and nothing to add to it. Use: visvm merge OUT MODEL SITE…",
+            code="merge-one",
+        )
     with locked(output, tell_waiting(output, quiet)):
         require_new(output, force)
-        histories = [read_header(path)["sessions"] for path in models]
+        histories = [read_header(path).sessions for path in models]
         whole = ImageClassifier.merge_files(models[0], models[1:])
         whole.save(output)
     if quiet:
         return
     for place, history in enumerate(histories):
-        before = [entry for other in histories[:place] for entry in other]
-        shared = sum(entry["n_images"] for entry in history if is_shared(entry, before))
+        before = [report for other in histories[:place] for report in other]
+        shared = sum(each.n_images for each in history if any(map(each.is_same_as, before)))
         if shared:
-            note(f"{shared} images were learned by both before they parted; they now count twice")
+            note(f"{shared} images were learned by both before they parted and now count twice.")
     out().print(
         f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images",
         markup=False,
@@ -91,26 +96,31 @@ def export(
         typer.Option(
             metavar="SITE",
             callback=home,
-            help="Write, instead of OUT, what another site needs to learn for this model, under an id of its own: encoder, "
-            "mixer, map and λ. Of your data it tells what the first session settled; no class, sum or history is in it.",
+            help="Write, instead of OUT, what another site needs to learn for this model, under an "
+            "id of its own: encoder, mixer, map and λ. Of your data it holds what the first "
+            "session settled; no class, sum or history.",
         ),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a smaller file that can predict, but not learn, merge or forget; or one with which another site can learn."""
+    """Write a smaller file that can only predict, or one with which another site can learn."""
     from visvm.cli.terminal import out
     from visvm.head.memory import human_bytes
     from visvm.image_classifier import ImageClassifier
 
     written = for_site if output is None else output
     if written is None or (output is not None and for_site is not None):
-        got = "neither" if written is None else "both"
-        raise InputError(f"export needs OUT or --for-site SITE; got {got}: visvm export MODEL OUT")
+        got = "none" if written is None else "both"
+        raise InputError(
+            f"Give OUT or --for-site SITE; {got} were given. Use: visvm export MODEL OUT",
+            code="export-output",
+        )
     require_new(written, force)
     if model.exists() and written.exists() and written.samefile(model):
         raise ModelFileError(
-            f"export must write another file than the model; got {written}: choose another name"
+            f"Exporting would write over the model {written}. Choose another name.",
+            code="output-is-model",
         )
     classifier = ImageClassifier.load(model, for_prediction=True)
     if output is not None:

@@ -1,4 +1,4 @@
-"""What the command line shows: progress bars and notes on standard error, results on standard output."""
+"""What the command line shows: bars and notes on standard error, results on standard output."""
 
 import json
 import sys
@@ -6,13 +6,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
     SpinnerColumn,
     Task,
@@ -21,15 +20,13 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import (
+    Progress as Bars,
+)
 from rich.table import Table
 from rich.text import Text
 
-
-class Reporter(Protocol):
-    """Told what is being done, how much of it is done, and how much there is in all."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Take note."""
+from visvm.progress import Progress, silent
 
 
 def out() -> Console:
@@ -111,8 +108,8 @@ class _Count(MofNCompleteColumn):
 
 
 @contextmanager
-def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Reporter]:
-    """A progress bar for every stage, on standard error, while the block lasts; none where nobody watches.
+def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Progress]:
+    """Show a bar for every stage, on standard error; none where nobody watches.
 
     Quiet means that no warnings are shown either.
     """
@@ -121,7 +118,7 @@ def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Reporter]:
         with warnings.catch_warnings():
             if quiet:
                 warnings.simplefilter("ignore")
-            yield lambda stage, done, total: None  # noqa: ARG005
+            yield silent
         return
     columns = (
         SpinnerColumn(),
@@ -132,7 +129,7 @@ def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Reporter]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as shown:
+    with Bars(*columns, console=console, transient=True) as shown:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, done: int, total: int) -> None:

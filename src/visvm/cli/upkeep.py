@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from visvm.cli.shared import Json, Quiet
+from visvm.cli.options import Json, Quiet
 
 weights_app = typer.Typer(help="The encoders' weights on this machine.", no_args_is_help=True)
 cache_app = typer.Typer(

@@ -13,7 +13,7 @@ from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.sources import Source, content_of
-from visvm.errors import EncoderError, ImageError
+from visvm.errors import EncoderError, ImageError, shown
 
 BATCH_SIZE = 8
 _WORKERS = 2
@@ -192,3 +192,21 @@ def _outcome(image: ReadImage) -> tuple[str, LayerFeatures] | Unreadable:
     if image.reason or image.features is None:
         return Unreadable(image.path, image.reason)
     return image.path, image.features
+
+
+def refuse_unreadable(unreadable: Sequence[Unreadable], remedy: str) -> None:
+    """Stop where files are not images, naming each with its reason.
+
+    Raises
+    ------
+    ImageError
+    """
+    if not unreadable:
+        return
+    named = "; ".join(f"{shown(each.path)} ({each.reason})" for each in unreadable)
+    if len(unreadable) == 1:
+        raise ImageError(f"{named} is not an image. Remove it{remedy}.", code="images-unreadable")
+    raise ImageError(
+        f"{len(unreadable)} files are not images: {named}. Remove them{remedy}.",
+        code="images-unreadable",
+    )

@@ -96,7 +96,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         base = self.head_ is None
         check = self._base_samples if base else self._samples
         features, labels, weight = check(X, y, sample_weight)
-        strange = [] if classes is None else np.setdiff1d(labels, np.asarray(classes))
+        strange: Any = [] if classes is None else np.setdiff1d(labels, np.asarray(classes))
         if len(strange):
             raise InputError(
                 f"Label {strange[0]!s} is not among the classes given. Add it, or give none.",
@@ -527,8 +527,7 @@ class VisClassifier(IncrementalClassifier):
     @classmethod
     def of(cls, options: HeadOptions, head: Head | None) -> Self:
         """Return the estimator with these options that has learned what a head has."""
-        given = {**vars(options), **vars(options.mixer)}
-        shell = cls(**{name: given[name] for name in cls._get_param_names()})
+        shell = cls(**options.parameters)
         if head is not None:
             shell.head_, shell.n_features_in_ = head, head.settled.lift.n_inputs
         return shell

@@ -10,18 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visvm.errors import InputError
 from visvm.head import memory
 from visvm.head.checks import Labels, check_one_kind
+from visvm.head.lift import Features
 from visvm.head.products import Array, product
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.settle import HeadOptions, Settled
 from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
-
-Features = NDArray[np.float32] | NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

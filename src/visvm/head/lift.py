@@ -3,14 +3,16 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from typing import Any
 from numpy.typing import NDArray
 
 from visvm.errors import IncompatibleModelError
 from visvm.head.fusion import ResidualMixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.products import Array
+
+Features = NDArray[Any]  # float32 or float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ class Lift:
     mixer: ResidualMixer | None
     kernel_map: KernelMap
 
-    def __call__(self, features: NDArray[Any]) -> Array:
+    def __call__(self, features: Features) -> Array:
         """Lift features, (n, n_inputs), to a new array, (n, D)."""
         return self.kernel_map.lift(features if self.mixer is None else self.mixer.fuse(features))
 

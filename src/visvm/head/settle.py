@@ -15,7 +15,7 @@ from visvm.head import memory
 from visvm.head.checks import Labels, is_count, is_filled, is_positive, parameter_error, seed_of
 from visvm.head.fusion import OPTIMIZERS, MixerOptions, ResidualMixer, train_mixer
 from visvm.head.kernel_map import KernelMap
-from visvm.head.lift import Lift
+from visvm.head.lift import Features, Lift
 from visvm.head.products import Array, Indices
 from visvm.head.selection import (
     HoldOut,
@@ -64,6 +64,12 @@ class HeadOptions:
         if not self.fused or self.layer_dims is None:
             return (n_features,)
         return tuple(int(dim) for dim in self.layer_dims)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All of them by name, those of the mixer among them, as ``VisClassifier`` takes them."""
+        every = {**vars(self), **vars(self.mixer)}
+        return {name: every[name] for name in sorted(every) if name not in ("mixer", "fused")}
 
     @property
     def selects(self) -> bool:
@@ -158,7 +164,7 @@ class Settled:
 
 
 def settle(
-    X: Array,
+    X: Features,
     y: Labels,
     options: HeadOptions,
     *,
@@ -222,7 +228,7 @@ def _require_memory(n: int, n_classes: int, dims: Sequence[int], options: HeadOp
 class _Base:
     """A base session: samples with class indices from 0, and by what to choose."""
 
-    X: Array
+    X: Features
     targets: Indices
     weight: Array
     options: HeadOptions

@@ -1,4 +1,4 @@
-"""Folders, CSV files and lists → image files with their labels."""
+"""Folders, CSV files and lists → image files with their labels, and these → layer features."""
 
 import csv
 import os
@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from visvm.encoders.images import find_images, is_image_name
+import numpy as np
+
+from visvm.encoders.cache import FeatureCache, opened_cache
+from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.images import Transform, find_images, is_image_name
+from visvm.encoders.pipeline import encode_files, refuse_unreadable
 from visvm.encoders.sources import Source, as_source, expanded, is_uri, list_classes
-from visvm.errors import InputError, shown
+from visvm.errors import ImageError, InputError, shown
 from visvm.model.labels import Label, check_label
+from visvm.progress import Progress
 
 Images = str | Path | Sequence[str | Source]
-"""A folder with one sub-folder per class, a CSV file of path,label, or image files or their contents."""
+"""A folder with one sub-folder per class, a CSV file of path,label, or images themselves."""
+
+OR_SKIP = ", or skip unreadable files with --skip-unreadable (skip_unreadable=True)"
 
 
 @dataclass(frozen=True)
@@ -23,13 +31,68 @@ class Labelled:
     labels: list[Label]
 
     def only(self, classes: set[Label]) -> "Labelled":
-        """Those of the given classes."""
-        kept = [
-            (source, label)
-            for source, label in zip(self.sources, self.labels, strict=True)
-            if label in classes
-        ]
-        return Labelled([source for source, _ in kept], [label for _, label in kept])
+        """Return those of the given classes."""
+        return self.at([place for place, label in enumerate(self.labels) if label in classes])
+
+    def at(self, places: Sequence[int]) -> "Labelled":
+        """Return those in the given places."""
+        return Labelled(
+            [self.sources[place] for place in places], [self.labels[place] for place in places]
+        )
+
+
+@dataclass(frozen=True)
+class LabelledFeatures:
+    """Layer features, (n, width), with their labels, and the files that could not be read."""
+
+    features: LayerFeatures
+    labels: list[Label]
+    skipped: tuple[str, ...]
+
+    def only(self, classes: set[Label]) -> "LabelledFeatures":
+        """Return those of the given classes."""
+        kept = np.array([label in classes for label in self.labels], dtype=bool)
+        labels = [label for label in self.labels if label in classes]
+        return LabelledFeatures(self.features[kept], labels, self.skipped)
+
+
+def encode_labelled(
+    given: Labelled,
+    encoder: Encoder,
+    transform: Transform,
+    cache: bool | Path | FeatureCache,
+    *,
+    stage: str,
+    progress: Progress,
+    skip_unreadable: bool,
+) -> LabelledFeatures:
+    """Encode labelled files, all together.
+
+    Raises
+    ------
+    ImageError
+        A file is not an image and must not be skipped, or none is left.
+    """
+    with opened_cache(cache) as opened:
+        encoded = encode_files(
+            given.sources,
+            encoder,
+            transform,
+            opened,
+            lambda done, total: progress(stage, done, total),
+        )
+    if not skip_unreadable:
+        refuse_unreadable(encoded.unreadable, OR_SKIP)
+    labels = [given.labels[place] for place in encoded.places]
+    if given.labels and not labels:
+        raise none_readable()
+    skipped = tuple(str(unreadable.path) for unreadable in encoded.unreadable)
+    return LabelledFeatures(encoded.features, labels, skipped)
+
+
+def none_readable() -> ImageError:
+    """Return the error for files none of which is an image."""
+    return ImageError("None of the files is an image. Give some that are.", code="images-none")
 
 
 def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labelled:
@@ -43,50 +106,60 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
     labels : sequence of str or int, optional
         One for every file.
     """
-    if isinstance(images, str) and is_uri(images):
-        if labels is not None:
-            raise InputError(
-                f"labels belong to a list of files; got the single place {images}: give a list, or no labels"
-            )
-        return _from_uri(images)
     if isinstance(images, (str, Path)):
-        path = expanded(images)
         if labels is not None:
             raise InputError(
-                f"labels belong to a list of files; got the single path {shown(path)}: give a list, or no labels"
+                f"Labels were given with the single path {shown(images)}. Give a list of files "
+                "with them, or a folder without.",
+                code="labels-without-list",
             )
-        if os.path.isdir(path):  # which, unlike the method, is False for a name too long to exist
-            return _from_folder(path)
-        if path.suffix.lower() == ".csv":
-            return _from_csv(path)
-        if not os.path.exists(path):
-            raise InputError(
-                f"{shown(path)} must be a folder with one sub-folder per class, or a CSV file; it does not exist"
-            )
-        raise InputError(
-            f"{shown(path)} must be a folder with one sub-folder per class, or a CSV file of path,label; it is neither"
-        )
-    sources = [as_source(image) for image in images]
+        if isinstance(images, str) and is_uri(images):
+            return _from_uri(images)
+        return _from_path(expanded(images))
+    return _from_list([as_source(image) for image in images], labels)
+
+
+def _from_path(path: Path) -> Labelled:
+    if os.path.isdir(path):  # which, unlike the method, is False for a name too long to exist
+        return _from_folder(path)
+    if path.suffix.lower() == ".csv":
+        return _from_csv(path)
+    what = "is neither" if os.path.exists(path) else "does not exist"
+    raise InputError(
+        f"{shown(path)} {what}. Give a folder with one sub-folder per class, or a CSV file of "
+        "path,label.",
+        code="images-missing",
+    )
+
+
+def _from_list(sources: list[Source], labels: Sequence[Label] | None) -> Labelled:
     if labels is None:
         raise InputError(
-            "a list of files must come with labels, one each; got none: give them, or a folder per class"
+            "The list of files came without labels. Give one for each, or a folder per class.",
+            code="labels-missing",
         )
     if isinstance(labels, str):
         raise InputError(
-            f"labels must be a list, one for every file; got the single label {labels!r}: repeat it in a list"
+            f"The labels are the single text {labels!r}. Give a list, one for every file.",
+            code="labels-not-a-list",
         )
     if not sources:
-        raise InputError("there must be at least one file; the list is empty: give some")
+        raise InputError("The list of files is empty. Give at least one.", code="images-empty")
     if len(sources) != len(labels):
         raise InputError(
-            f"there must be one label for every file; got {len(sources)} files and {len(labels)} labels"
+            f"There are {len(sources)} files and {len(labels)} labels. Give one label for every "
+            "file.",
+            code="labels-count",
         )
     checked = [
         check_label(label, f"file {_named(sources[place], place)}")
         for place, label in enumerate(labels)
     ]
     if len({isinstance(label, str) for label in checked}) > 1:
-        raise InputError("labels must be all text or all whole numbers; got both: convert them")
+        raise InputError(
+            "Some labels are text and others are numbers. Convert them to one kind.",
+            code="labels-mixed",
+        )
     return Labelled(sources, checked)
 
 
@@ -99,7 +172,8 @@ def _from_folder(folder: Path) -> Labelled:
         children = sorted(folder.iterdir())
     except OSError as error:
         raise InputError(
-            f"{shown(folder)} must be a folder that can be read; it is not: {error.strerror}"
+            f"The folder {shown(folder)} cannot be read: {error.strerror}. Correct its rights.",
+            code="folder-unreadable",
         ) from error
     classes = [
         child for child in children if child.is_dir() and not child.name.startswith((".", "__"))
@@ -108,11 +182,14 @@ def _from_folder(folder: Path) -> Labelled:
     if not classes:
         what = f"{len(loose)} images and no sub-folder" if loose else "nothing"
         raise InputError(
-            f"{shown(folder)} must have one sub-folder per class, named after it; it has {what}: sort the images into folders"
+            f"{shown(folder)} has {what} in it. Sort the images into one sub-folder per class, "
+            "named after it.",
+            code="folder-without-classes",
         )
     if loose:
         raise InputError(
-            f"images must lie in the sub-folder of their class; {shown(loose[0])} does not: move it"
+            f"{shown(loose[0])} lies beside the sub-folders. Move it into that of its class.",
+            code="image-without-class",
         )
     paths: list[Source] = []
     labels: list[Label] = []
@@ -120,7 +197,8 @@ def _from_folder(folder: Path) -> Labelled:
         found = find_images(child)
         if not found:
             raise InputError(
-                f"every class must have images; the folder {shown(child)} has none: add some, or remove the folder"
+                f"The folder {shown(child)} has no images. Add some, or remove the folder.",
+                code="class-empty",
             )
         paths += found
         labels += [check_label(child.name, f"the folder {shown(child)}")] * len(found)
@@ -142,18 +220,21 @@ def _from_csv(table: Path) -> Labelled:
             rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(
-            f"{shown(table)} must be a CSV file of path,label in UTF-8; it cannot be read: {error}"
+            f"{shown(table)} cannot be read: {error}. Give a CSV file of path,label in UTF-8.",
+            code="table-unreadable",
         ) from error
     if rows and [cell.strip().lower() for cell in rows[0][1]] == ["path", "label"]:
         rows = rows[1:]
     if not rows:
-        raise InputError(f"{shown(table)} must have a row path,label for every image; it has none")
+        raise InputError(
+            f"{shown(table)} has no rows. Give one path,label for every image.", code="table-empty"
+        )
     for number, row in rows:
         if len(row) != 2 or not all(cell.strip() for cell in row) or "\0" in row[0]:
             raise InputError(
-                f"every row of {shown(table)} must be path,label; row {number} is {','.join(row)!r}"
+                f"Row {number} of {shown(table)} is {','.join(row)!r}. Make it path,label.",
+                code="table-row",
             )
     paths: list[Source] = [table.parent / expanded(row[0].strip()) for _, row in rows]
-    return Labelled(
-        paths, [check_label(row[1], f"row {number} of {shown(table)}") for number, row in rows]
-    )
+    labels = [check_label(row[1], f"row {number} of {shown(table)}") for number, row in rows]
+    return Labelled(paths, labels)

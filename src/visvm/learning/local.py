@@ -1,9 +1,7 @@
-"""Labelled images → the sums of a head: what lies between reading a folder and solving.
+"""Labelled images → sums, in this process.
 
 Images are encoded and added to the sums some hundreds at a time, so that memory does not grow with
-their number. What is chosen once for all, in the base session, is chosen on a sample of bounded
-size. Who does the work is an ``Engine``: this process (``LocalEngine``), or a cluster
-(``ray_engine``).
+their number. What the base session decides is decided on a sample of bounded size.
 """
 
 import hashlib
@@ -13,29 +11,24 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.pipeline import Unreadable, encode_stream
 from visvm.encoders.sources import RemoteFile
-from visvm.errors import ImageError
+from visvm.head.checks import Labels
+from visvm.head.head import Head, accumulate
 from visvm.head.memory import chunk_rows
-from visvm.learning.work import NONE_OF_THE_SAMPLE, Learned, Work
+from visvm.head.settle import settle
+from visvm.learning.work import Learned, Work, sample_unreadable
 from visvm.model.journal import Entry, Journal
 from visvm.progress import Progress
 
-if TYPE_CHECKING:
-    from visvm.head.estimators import VisClassifier
-
-_MOST_ROWS = (
-    # images whose layer features are held at once; a few minutes of a slow encoder, as the journal
-    # is written in between
-    1024
-)
+# Images whose layer features are held at once: a few minutes of a slow encoder, as the journal is
+# written in between.
+_MOST_ROWS = 1024
 
 
 class LocalEngine:
@@ -44,61 +37,49 @@ class LocalEngine:
     Parameters
     ----------
     journal : Journal, optional
-        Where the sums are kept every few minutes, so that the same session goes on from there after
-        a kill.
+        Where the sums are kept every few minutes, so that the same session resumes after a kill.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal = journal
 
-    def learn(self, head: "VisClassifier", work: Work, progress: Progress) -> Learned:
-        """Add the images to the sums of a head, as ``Engine`` says."""
+    def learn(self, work: Work, progress: Progress) -> Learned:
+        """Learn a session, as ``Engine`` says."""
         with opened_cache(work.cache) as cache:
-            return _LocalRun(head, work, progress, cache, self._journal).learn()
+            return _LocalRun(work, progress, cache, self._journal).learn()
 
 
 class _LocalRun:
     """One session in this process: first the sample of a base session, then the rest in order."""
 
     def __init__(
-        self,
-        head: "VisClassifier",
-        work: Work,
-        progress: Progress,
-        cache: FeatureCache | None,
-        journal: Journal | None,
+        self, work: Work, progress: Progress, cache: FeatureCache | None, journal: Journal | None
     ) -> None:
-        self._head, self._work, self._progress, self._cache, self._journal = (
-            head,
-            work,
-            progress,
-            cache,
-            journal,
-        )
-        self._learned, self._done, self._key = (
-            Learned(),
-            0,
-            None if journal is None else _key(head, work),
-        )
+        self._work, self._progress, self._cache, self._journal = work, progress, cache, journal
+        self._learned, self._done = Learned(), 0
+        self._key = None if journal is None else _key(work)
 
     def learn(self) -> Learned:
-        head, work = self._head, self._work
-        self._progress("encoding", 0, len(work.images.sources))
+        work, total = self._work, len(self._work.images.sources)
+        self._progress("encoding", 0, total)
         if not self._resume():
-            if work.sample:
+            if work.start is None:
                 self._begin()
-            elif hasattr(head, "statistics_"):
-                head.statistics_ = head.statistics_.copy()
+            else:
+                self._learned.head = Head.of(work.start.settled, work.start.statistics.copy())
         left = work.rest[self._done - len(work.sample) :]
-        if self._goes_on:
-            head._check_memory(len(left), len(set(work.images.labels)))
-            head.statistics_.reserve(len(left))
-        size = min(chunk_rows(head.n_components or 1), _MOST_ROWS)
+        head = self._learned.head
+        if head is not None and self._goes_on:
+            head.require_memory(len(left), len(set(work.images.labels)))
+            head.statistics.reserve(len(left))
+        size = min(chunk_rows(work.options.n_components or 1), _MOST_ROWS)
         for features, labels in self._pieces(left, size):
-            if len(features) and self._goes_on:
+            if len(features) and self._goes_on and head is not None:
                 with self._timed():
-                    head.accumulate(features, labels)
+                    accumulate(head.statistics, head.settled, features, labels)
                 self._note()
+        if head is not None:
+            self._learned.head = Head.of(head.settled, head.statistics)  # with its classes of now
         if not self._goes_on and self._journal is not None:
             self._journal.discard()
         return self._learned
@@ -110,22 +91,19 @@ class _LocalRun:
 
     def _begin(self) -> None:
         """Make the base session's choices on the sample, and learn it."""
-        ((features, labels),) = self._pieces(self._work.sample, len(self._work.sample))
+        work = self._work
+        ((features, labels),) = self._pieces(work.sample, len(work.sample))
         if not self._goes_on:
             return
         if not len(features):
-            raise ImageError(NONE_OF_THE_SAMPLE)
+            raise sample_unreadable()
         with self._timed():
-            self._head._listener = self._progress
-            self._head.settle(features, labels)
-            del self._head._listener
-            self._head.accumulate(features, labels)
+            settled = settle(features, labels, work.options, progress=self._progress)
+            self._learned.head = Head.blank(settled).learned(features, labels)
         self._note()
 
-    def _pieces(
-        self, places: Sequence[int], size: int
-    ) -> Iterator[tuple[LayerFeatures, NDArray[np.generic]]]:
-        """Layer features and labels of the images in these places, `size` files at a time."""
+    def _pieces(self, places: Sequence[int], size: int) -> Iterator[tuple[LayerFeatures, Labels]]:
+        """Yield layer features and labels of the images in these places, `size` files at a time."""
         outcomes = self._outcomes(places)
         for begin in range(0, len(places), size):
             rows: list[LayerFeatures] = []
@@ -160,19 +138,20 @@ class _LocalRun:
 
     def _resume(self) -> bool:
         """Go on from what the journal holds of this very session; False where it holds none."""
-        entry = (
-            None if self._journal is None or self._key is None else self._journal.read(self._key)
-        )
-        if entry is None:
+        if self._journal is None or self._key is None:
+            return False
+        if (entry := self._journal.read(self._key)) is None:
             return False
         self._done, self._learned.features = entry.done, entry.features
         self._learned.unreadable = {
             place: Unreadable(path, reason) for place, path, reason in entry.unreadable
         }
-        self._head._adopt(entry.head)
+        start = self._work.start
+        options = self._work.options if start is None else start.settled.options
+        self._learned.head = entry.head.with_options(options)
         total = len(self._work.images.sources)
         warnings.warn(
-            f"going on after {self._done} of {total} images, where an earlier try was cut off",
+            f"Resuming after {self._done} of {total} images, where an earlier try was cut off.",
             stacklevel=2,
         )
         self._progress("encoding", self._done, total)
@@ -180,34 +159,33 @@ class _LocalRun:
 
     def _note(self) -> None:
         """Write down how far the session is, if it is time."""
-        if self._journal is None or self._key is None or not self._journal.due:
+        head = self._learned.head
+        if self._journal is None or self._key is None or head is None or not self._journal.due:
             return
         unreadable = [
             (place, str(each.path), each.reason) for place, each in self._learned.unreadable.items()
         ]
+        now = Head.of(head.settled, head.statistics)
         with self._timed():
             self._journal.write(
-                Entry(self._key, self._done, self._head, unreadable, self._learned.features)
+                Entry(self._key, self._done, now, unreadable, self._learned.features)
             )
 
 
-def _key(head: "VisClassifier", work: Work) -> str | None:
-    """What tells one session from another: the model before it, and the files; None where they are no files."""
+def _key(work: Work) -> str | None:
+    """Tell one session from another by the model before it and the files; None for contents."""
     digest = hashlib.sha256()
 
     def add(*values: object) -> None:
         digest.update(json.dumps(values, default=str).encode())
 
-    add(
-        work.encoder.digest,
-        work.transform.key,
-        work.skip_unreadable,
-        work.sample,
-        head.get_params(),
-    )
-    if hasattr(head, "statistics_"):
-        add(head._digests(), head.ridge_, head.classes_.tolist())
-        digest.update(np.ascontiguousarray(head.statistics_.class_sums).data)
+    options = work.options.parameters
+    add(work.encoder.digest, work.transform.key, work.skip_unreadable, work.sample, options)
+    if work.start is not None:
+        head, lift = work.start, work.start.settled.lift
+        digests = lift.kernel_map.digest, lift.mixer.digest if lift.mixer else ""
+        add(digests, head.settled.ridge, head.classes.tolist())
+        digest.update(np.ascontiguousarray(head.statistics.class_sums).data)
     for source, label in zip(work.images.sources, work.images.labels, strict=True):
         if not isinstance(source, (Path, RemoteFile)):
             return None
@@ -216,7 +194,7 @@ def _key(head: "VisClassifier", work: Work) -> str | None:
 
 
 def _version(source: Path | RemoteFile) -> str:
-    """What changes when a file does: its size and its time; nothing where it cannot be seen."""
+    """Return what changes when a file does: its size and time; nothing if it is not there."""
     if isinstance(source, RemoteFile):
         return source.version
     try:

@@ -3,23 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import Unreadable
+from visvm.errors import ImageError
+from visvm.head.checks import Labels, seed_of
+from visvm.head.head import Head
 from visvm.head.selection import shuffled_by_class
+from visvm.head.settle import HeadOptions
 from visvm.learning.labelled import Labelled
 from visvm.progress import Progress
 
-if TYPE_CHECKING:
-    from visvm.head.estimators import VisClassifier
-
-NONE_OF_THE_SAMPLE = "the images on which a first session is settled must be readable; none of the sample is: repair or remove what is no image"
+MOST_CALIBRATION_IMAGES = 500
+"""So many images of a session, at most, are scored as if they had not been learned."""
 
 _LEAST_OF_A_CLASS = 5  # images in a sample
 
@@ -36,11 +37,13 @@ class Work:
     cache : bool, Path or FeatureCache
         Where features are kept, as in ``ImageClassifier``.
     skip_unreadable : bool
-        Whether to go on without files that are no images; otherwise they are told, and nothing need
-        be learned.
+        Whether to go on without files that are not images; otherwise they are only noted, and
+        nothing more need be learned.
+    options : HeadOptions
+    start : Head or None
+        What was learned before; None in the base session.
     sample : tuple of int
-        Of a base session, the places of the images on which its choices are made; empty in later
-        ones.
+        Places of the images on which the base session's choices are made; empty in later ones.
     calibration : frozenset of int
         Places of images whose features are wanted afterwards.
     """
@@ -50,6 +53,8 @@ class Work:
     transform: Transform
     cache: bool | Path | FeatureCache
     skip_unreadable: bool
+    options: HeadOptions
+    start: Head | None
     sample: tuple[int, ...]
     calibration: frozenset[int]
 
@@ -59,8 +64,8 @@ class Work:
         sample = set(self.sample)
         return [place for place in range(len(self.images.sources)) if place not in sample]
 
-    def labels(self, places: Sequence[int]) -> NDArray[np.generic]:
-        """Labels of the images in these places, (n,)."""
+    def labels(self, places: Sequence[int]) -> Labels:
+        """Return the labels of the images in these places, (n,)."""
         return np.array([self.images.labels[place] for place in places])
 
 
@@ -70,8 +75,11 @@ class Learned:
 
     Attributes
     ----------
+    head : Head or None
+        With the images in its sums, not solved yet. None where files that are not images ended the
+        session before anything was settled.
     unreadable : dict
-        Those that are no images, by place.
+        Files that are not images, by place.
     features : dict
         Layer features, (width,), by place, of those wanted for calibration, as far as this process
         had them.
@@ -79,30 +87,62 @@ class Learned:
         Time taken by the sums and the base session's choices, beside reading and encoding.
     """
 
+    head: Head | None = None
     unreadable: dict[int, Unreadable] = field(default_factory=dict)
     features: dict[int, LayerFeatures] = field(default_factory=dict)
     learn_seconds: float = 0.0
 
 
 class Engine(Protocol):
-    """Who turns images into sums."""
+    """Turns images into sums."""
 
-    def learn(self, head: "VisClassifier", work: Work, progress: Progress) -> Learned:
-        """Add the images to the sums of a head, making the base session's choices first; solving is left to the caller.
+    def learn(self, work: Work, progress: Progress) -> Learned:
+        """Make the base session's choices if it is one, and add the images to the sums."""
 
-        Parameters
-        ----------
-        head : VisClassifier
-            A draft, whose sums may still be those of another.
-        work : Work
-        progress : callable
-        """
+
+def plan_session(
+    images: Labelled,
+    encoder: Encoder,
+    transform: Transform,
+    cache: bool | Path | FeatureCache,
+    *,
+    options: HeadOptions,
+    start: Head | None,
+    max_base_images: int | None,
+    skip_unreadable: bool,
+) -> Work:
+    """Return what a session that learns these images is to do; parameters as in ``Work``."""
+    sample: tuple[int, ...] = ()
+    if start is None:
+        sample = stratified(images.labels, max_base_images, seed_of(options.random_state))
+    chosen = np.random.default_rng(0).permutation(len(images.labels))[:MOST_CALIBRATION_IMAGES]
+    return Work(
+        images=images,
+        encoder=encoder,
+        transform=transform,
+        cache=cache,
+        skip_unreadable=skip_unreadable,
+        options=options,
+        start=start,
+        sample=sample,
+        calibration=frozenset(chosen.tolist()),
+    )
+
+
+def sample_unreadable() -> ImageError:
+    """Return the error for a base session none of whose sample can be read."""
+    return ImageError(
+        "None of the images on which the first session is settled can be read. "
+        "Repair or remove the files that are not images.",
+        code="sample-unreadable",
+    )
 
 
 def stratified(labels: Sequence[Any], most: int | None, seed: int) -> tuple[int, ...]:
-    """Places of at most about `most` samples, the same share of every class but at least five of each.
+    """Return the places of about `most` samples, the same share of every class.
 
-    Where that is too many classes, five each of as many classes as there is room for.
+    At least five of each class are taken. Where that is too many classes, five each of as many
+    classes as there is room for.
 
     Parameters
     ----------

@@ -1,343 +1,340 @@
-"""One file holds a model: safetensors, whose metadata carries a JSON header.
+"""A model ↔ one file, format 1: the only reader and the only writer.
 
-Format 1. The header (metadata key ``visvm``; its SHA-256 is under ``sha256``) has ``format``,
-``encoder``, ``head``, ``classes``, ``counts``, ``sessions``, ``tensors`` (the SHA-256 of each) and,
-where they are known, ``calibrated_classes``, ``site`` (the id of the site that the file belongs to)
-and ``merged`` (the sites whose sums are in it, ``sites.py``). Tensors are float64: ``mixer.*``,
-``coefficients``, ``calibration``, and, unless the file was exported for predicting only,
-``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle,
-column by column) and ``cross`` (dense). R is not in it: it is drawn from its seed and compared with
-its digest. A file whose ``head`` says ``"solved": false`` has sums and no ``coefficients``: a
-site's statistics, or a journal.
-
-Reading a file runs no code of it. Writing goes to a new file, which is flushed and takes the old
-one's place in one step.
+The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``,
+``sessions`` and, where they are known, ``calibrated_classes``, ``site`` and ``merged``. Tensors are
+``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"), and (unless
+it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter``
+(the lower triangle, column by column) and ``cross`` (dense). R is drawn from its seed and compared
+with its digest. Files from before there was a ``kind`` are told by their parts.
 """
 
-import hashlib
-import json
-import os
-import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict, cast
 
+import msgspec
 import numpy as np
-from filelock import BaseFileLock, FileLock, Timeout
-from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
-from visvm.encoders.sources import expanded
-from visvm.errors import ModelFileError, shown
+from visvm.errors import ModelFileError, VisvmError
+from visvm.head.calibration import INVERSE_TEMPERATURES
+from visvm.head.checks import Labels, is_count, is_positive
+from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
+from visvm.head.head import Head
+from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import Lift
+from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
+from visvm.head.selection import LayerTrial, RidgeTrial
+from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
+from visvm.head.statistics import Statistics
+from visvm.model.container import Tensors, altered, locked, opened, replace_file
+from visvm.model.labels import Label
+from visvm.model.results import SessionReport
+from visvm.model.state import Calibration, EncoderId, Kind, MergedSite, Model
 
-FORMAT = 1
+_SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
 
-_LOOK_SECONDS = 0.5  # how often whoever waits for a file is asked whether to go on
-
-Array = NDArray[np.float64]
-Header = dict[str, Any]
-Tensors = dict[str, Array]
-
-
-@contextmanager
-def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold a model file for oneself, so that between reading and writing it nobody else writes.
-
-    Parameters
-    ----------
-    path : Path
-    waiting : callable
-        Called now and then while another process holds it; what it raises ends the waiting.
-    """
-    path = _real(path)
-    _require_folder(path)
-    place = path.with_name(f".{path.name}.lock")
-    lock = FileLock(place, is_singleton=True)
-    try:
-        place.touch()  # where it cannot be made, waiting for it would never end
-        _acquire(lock, waiting)
-    except OSError as error:
-        raise ModelFileError(
-            f"the folder of {shown(path)} must be writable; it is not: {error.strerror}"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
+SiteId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
-def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
-    timeout = 0.0
-    while True:
-        try:
-            lock.acquire(timeout=timeout)
-        except Timeout:
-            waiting()
-            timeout = _LOOK_SECONDS
-        else:
-            return
+class _LayerEntry(TypedDict):
+    layers: tuple[int, ...]
+    ridge: float
+    mse: float
+    accuracy: float
 
 
-def write(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
-    """Write a model file, which nobody else writes meanwhile; until the last step the old one stays as it is."""
+class _MapEntry(TypedDict):
+    seed: int
+    digest: str
+
+
+class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the header says about the head: the options, and what was settled."""
+
+    n_components: int | None
+    ridge: float | str
+    svm_cost: float
+    hidden: int
+    epochs: int
+    learning_rate: float | None
+    batch_size: int
+    identity_weight: float
+    layer_dims: tuple[int, ...]
+    layers: tuple[int, ...]
+    chosen_ridge: float
+    ridge_path: list[dict[str, float]]
+    layer_path: list[_LayerEntry]
+    kernel_map: _MapEntry
+    form: Literal["thin", "dense"] | None
+    solved: bool = True
+    optimizer: str = "sgd"  # which early files do not name: there was no other
+
+
+class JournalNote(msgspec.Struct, frozen=True):
+    """How far a session is (``journal.py``)."""
+
+    key: str
+    done: int
+    unreadable: list[tuple[int, str, str]]
+    places: list[int]
+
+
+class Header(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The header of a file, typed."""
+
+    encoder: EncoderId
+    head: HeadHeader
+    classes: list[Label]
+    counts: list[int]
+    sessions: list[SessionReport]
+    calibrated_classes: int = 0
+    site: SiteId | None = None
+    merged: list[MergedSite] = []
+    journal: JournalNote | None = None
+    kind: Kind | None = None
+    tensors: dict[str, str] = {}
+    format: int = 0
+
+    @property
+    def told_kind(self) -> Kind:
+        """The kind that the parts tell."""
+        if self.journal is not None:
+            return "journal"
+        if self.head.form is None:
+            return "predictor"
+        if not self.head.solved:
+            return "sums"
+        return "site" if self.site and not (self.classes or self.sessions) else "whole"
+
+
+@dataclass(frozen=True)
+class JournalFile:
+    """A journal as its file has it: a model with sums only, how far it is, and features kept."""
+
+    model: Model
+    note: JournalNote
+    features: Tensors
+
+
+# Writing
+
+
+def write(path: Path, model: Model) -> None:
+    """Write a model, which nobody else writes meanwhile; until the last step the old one stays."""
     with locked(path):
-        replace(path, header, tensors)
+        replace_file(path, *_packed(model))
 
 
-def replace(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
-    """Write a file in the form of a model's; until the last step the old one stays as it is."""
-    path = _real(path)
-    digests = {name: _digest(tensor) for name, tensor in tensors.items()}
-    # ASCII: a file name need not be valid Unicode
-    text = json.dumps({"format": FORMAT, **header, "tensors": digests})
-    part = part_of(path)
-    try:
-        _write_tensors(
-            part, tensors, {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-        )
-        if path.exists():
-            shutil.copymode(path, part)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise ModelFileError(
-            f"{shown(path)} must be writable; it is not ({' '.join(str(error).split())}): make room or choose another place"
-        ) from error
-    if os.name == "posix":
-        with suppress(OSError):  # a file system that cannot: the file is in its place all the same
-            _flush_folder(path.parent)
+def write_journal(path: Path, model: Model, note: JournalNote, features: Tensors) -> None:
+    """Write a journal; until the last step the old one stays."""
+    header, tensors = _packed(model)
+    header |= {"journal": msgspec.to_builtins(note), "kind": "journal"}
+    replace_file(path, header, {**tensors, **features})
 
 
-def part_of(path: Path) -> Path:
-    """Where a file is written before it takes its place."""
-    return path.with_name(f".{path.name}.part")
+def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
+    """Return the header and the tensors of a model."""
+    head, settled = model.head, model.head.settled
+    mixer = settled.lift.mixer
+    assert mixer is not None, "a model has a mixer"
+    tensors = {f"mixer.{name}": value for name, value in mixer.weights._asdict().items()}
+    if head.coefficients is not None:
+        tensors["coefficients"] = head.coefficients
+    form, sums = _packed_sums(head.sums)
+    counts = model.counts
+    options = {
+        name: getattr(settled.options, name) for name in ("n_components", "ridge", "svm_cost")
+    }
+    described = HeadHeader(
+        **{name: plain(value) for name, value in options.items()},
+        **{name: plain(getattr(settled.options.mixer, name)) for name in MIXER_OPTIONS},
+        layer_dims=mixer.layer_dims,
+        layers=mixer.layers,
+        chosen_ridge=settled.ridge,
+        ridge_path=[trial._asdict() for trial in settled.ridge_path],
+        layer_path=[cast(_LayerEntry, trial._asdict()) for trial in settled.layer_path],
+        kernel_map={"seed": settled.seed, "digest": settled.lift.kernel_map.digest},
+        form=form,
+        solved=head.coefficients is not None,
+    )
+    header = Header(
+        encoder=model.encoder,
+        head=described,
+        classes=list(counts),
+        counts=list(counts.values()),
+        sessions=list(model.sessions),
+        calibrated_classes=model.calibration.n_classes,
+        site=model.site,
+        merged=list(model.sites),
+        kind=model.kind,
+    )
+    tensors |= {**sums, "calibration": model.calibration.likelihoods}
+    return plain(header), {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+
+
+def _packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | None, Tensors]:
+    if sums is None:
+        return None, {}
+    scatter, tensors = sums.scatter, {"class_sums": sums.class_sums}
+    if isinstance(scatter, DenseScatter):
+        return "dense", {**tensors, "scatter": packed(scatter.matrix), "cross": scatter.cross}
+    blocks = {f"factor.{place}": block for place, block in enumerate(scatter.blocks)}
+    return "thin", {**tensors, **blocks, "targets": scatter.targets}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    return msgspec.to_builtins(value, enc_hook=lambda number: number.item())
+
+
+# Reading
 
 
 def read_header(path: Path) -> Header:
-    """The JSON header of a model file, checked."""
-    with _opened(path) as file:
-        return _header(path, file)
+    """Read and check the header alone."""
+    with opened(path) as file:
+        return _checked(path, file.header)
 
 
-def read(path: Path, *, for_prediction: bool = False) -> tuple[Header, Tensors]:
-    """The header and the tensors of a model file, checked; with `for_prediction` only those that predicting needs."""
-    with _opened(path) as file:
-        header = _header(path, file)
-        digests = header["tensors"]
-        if set(digests) != set(file.keys()):
-            raise altered(path, "its tensors are not those its header names")
-        names = [name for name in digests if not (for_prediction and _is_statistics(name))]
-        return header, {name: _tensor(path, file, name, digests[name]) for name in names}
+def read(path: Path, *, sums: bool = True) -> Model:
+    """Read a model, checked; with `sums` False without them, which is enough for predicting."""
+    with opened(path) as file:
+        header = _checked(path, file.header)
+        tensors = file.tensors(lambda name: sums or not name.startswith(_SUMS))
+    return _unpacked(path, header, tensors, sums=sums)
 
 
-def for_prediction(header: Header, tensors: Tensors) -> tuple[Header, Tensors]:
-    """What predicting needs, without the sums."""
-    head = {**header["head"], "form": None}
-    merged = [{**entry, "file": ""} for entry in header.get("merged", [])]
-    return {**header, "head": head, "merged": merged}, {
-        name: tensor for name, tensor in tensors.items() if not _is_statistics(name)
-    }
-
-
-def for_site(header: Header, tensors: Tensors, site: str) -> tuple[Header, Tensors]:
-    """What a site needs to learn for a model: encoder, mixer, map, λ; nothing else of what the model has learned."""
-    rows = len(tensors["coefficients"])  # D + 1
-    nothing = {
-        "coefficients": np.empty((rows, 0)),
-        "class_sums": np.empty((rows, 0)),
-        "targets": np.empty((0, 0)),
-    }
-    mixer = {name: tensor for name, tensor in tensors.items() if name.startswith("mixer.")}
-    described = {
-        "encoder": header["encoder"],
-        "head": {**header["head"], "form": "thin", "ridge_path": [], "layer_path": []},
-        "classes": [],
-        "counts": [],
-        "calibrated_classes": 0,
-        "sessions": [],
-        "site": site,
-    }
-    return described, {**mixer, **nothing, "calibration": np.zeros_like(tensors["calibration"])}
-
-
-def _is_statistics(name: str) -> bool:
-    return name in {"class_sums", "targets", "scatter", "cross"} or name.startswith("factor.")
-
-
-def _real(path: Path) -> Path:
-    # a link stays a link to the file that is replaced
-    return Path(os.path.realpath(expanded(path)))
-
-
-def _require_folder(path: Path) -> None:
-    # which, unlike the method, is False for a name too long to exist
-    if not os.path.isdir(path.parent):
-        raise ModelFileError(
-            f"the folder of {shown(path)} must exist; it does not: make it, or choose another place"
-        )
-    if os.path.isdir(path):
-        raise ModelFileError(
-            f"a model is one file; {shown(path)} is a folder: give a file, such as birds.visvm"
-        )
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ModelFileError(
-            f"a model is an ordinary file; {shown(path)} is a device or pipe: give a file, such as birds.visvm"
-        )
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file: the length of its JSON in 8 bytes, the JSON, the tensors.
-
-    The package's own writer goes through a file of a random name, which would stay for ever when it
-    is killed, and which only its owner may read.
-    """
-    described: dict[str, Any] = {"__metadata__": dict(metadata)}
-    offset = 0
-    for name, tensor in tensors.items():
-        described[name] = {
-            "dtype": "F64",
-            "shape": tensor.shape,
-            "data_offsets": (offset, offset + tensor.nbytes),
-        }
-        offset += tensor.nbytes
-    text = json.dumps(described).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for tensor in tensors.values():
-            file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _flush_folder(path: Path) -> None:
-    """Have a rename in a folder survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _digest(tensor: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(tensor).data).hexdigest()
+def read_journal(path: Path) -> JournalFile:
+    """Read a journal, checked."""
+    with opened(path) as file:
+        header, tensors = _checked(path, file.header), file.tensors(lambda _: True)
+    if header.journal is None or "features" not in tensors:
+        raise altered(path, "it is no journal")
+    features = {"features": tensors.pop("features")}
+    return JournalFile(_unpacked(path, header, tensors, sums=True), header.journal, features)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    path = _real(path)
-    if not os.path.exists(path):
-        raise ModelFileError(
-            f"{shown(path)} must be a model that visvm wrote; there is no such file: correct the path, or learn one first"
-        )
-    _require_folder(path)
+def _fitting_together(path: Path) -> Iterator[None]:
+    """Turn what a crafted file leads to into one clear line."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            yield file
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(
-            f"{shown(path)} must be a model that visvm wrote; it is another file, or truncated ({' '.join(str(error).split())})"
-        ) from error
+        yield
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, VisvmError) as error:
+        reason = " ".join(str(error).split())
+        raise altered(path, f"its parts do not fit together ({reason})") from error
 
 
-def altered(path: Path, what: str) -> ModelFileError:
-    """The error that tells of a file that is not as it was written."""
-    return ModelFileError(
-        f"{shown(path)} must be as visvm wrote it; {what}: take a copy from before"
+def _checked(path: Path, header: dict[str, Any]) -> Header:
+    with _fitting_together(path):
+        typed = msgspec.convert(header, Header)
+        classes = typed.classes
+        if len({type(label) for label in classes}) > 1 or classes != sorted(set(classes)):
+            raise ValueError("classes are not sorted names or numbers")
+        if len(typed.counts) != len(classes):
+            raise ValueError("counts are not one number for every class")
+        if not all(0.0 <= each.calibration_weight <= 1.0 for each in typed.merged):
+            raise ValueError("a calibration weight is not between 0 and 1")
+        if any(len({type(label) for label in each.labels}) > 1 for each in typed.merged):
+            raise ValueError("the labels of a site are of two kinds")
+        if (typed.head.form is None) != ("class_sums" not in typed.tensors):
+            raise ValueError("the sums are not those of the form")
+        if typed.kind not in (None, typed.told_kind):
+            raise ValueError(f"a {typed.kind} has other parts")
+    return typed
+
+
+def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Model:
+    with _fitting_together(path):
+        settled = _settled(path, header.head, tensors)
+        labels = _labels(header.classes)
+        width = settled.lift.width
+        coefficients = tensors["coefficients"] if header.head.solved else None
+        if coefficients is not None and coefficients.shape != (width + 1, len(labels)):
+            raise ValueError(f"coefficients have shape {coefficients.shape}")
+        if tensors["calibration"].shape != INVERSE_TEMPERATURES.shape:
+            raise ValueError(f"calibration has shape {tensors['calibration'].shape}")
+        statistics = None
+        if header.head.form is not None and sums:
+            statistics = _unpacked_sums(header.head.form, labels, width, tensors)
+        return Model(
+            encoder=header.encoder,
+            head=Head(settled, labels, statistics, coefficients),
+            calibration=Calibration(tensors["calibration"], header.calibrated_classes),
+            sessions=tuple(header.sessions),
+            site=header.site,
+            sites=tuple(header.merged),
+            exported_counts=tuple(header.counts),
+            sums_on_disk=statistics is None and header.head.form is not None,
+        )
+
+
+def _labels(classes: list[Label]) -> Labels:
+    labels = np.array(classes) if classes else np.empty(0, dtype=np.int64)
+    if labels.dtype.kind not in "iU":
+        raise ValueError("classes are not names or numbers of 64 bits")
+    return labels
+
+
+def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
+    dims, layers = head.layer_dims, head.layers
+    sizes = (head.hidden, *dims, *layers)
+    if not dims or not layers or not all(map(is_count, sizes)) or max(layers) > len(dims):
+        raise ValueError("sizes are not whole numbers of at least 1")
+    shapes = {
+        "v": (head.hidden, sum(dims[layer - 1] for layer in layers)),
+        "v_bias": (head.hidden,),
+        "u": (dims[-1], head.hidden),
+        "u_bias": (dims[-1],),
+    }
+    weights = MixerWeights(*(tensors[f"mixer.{name}"] for name in MixerWeights._fields))
+    for name, shape in shapes.items():
+        if getattr(weights, name).shape != shape:
+            raise ValueError(f"mixer.{name} has shape {getattr(weights, name).shape}, not {shape}")
+    options = HeadOptions(
+        layer_dims=dims,
+        layers=layers,
+        n_components=head.n_components,
+        ridge=head.ridge,
+        svm_cost=head.svm_cost,
+        random_state=head.kernel_map["seed"],
+        mixer=MixerOptions(**{name: getattr(head, name) for name in MIXER_OPTIONS}),
+    )
+    options.check("the model")
+    if not is_positive(head.chosen_ridge):
+        raise ValueError(f"the ridge chosen is {head.chosen_ridge!r}")
+    kernel_map = KernelMap(dims[-1], head.n_components, head.kernel_map["seed"])
+    if kernel_map.digest != head.kernel_map["digest"]:
+        raise altered(path, "the random map drawn from its seed is another")
+    return Settled(
+        options,
+        Lift(ResidualMixer(dims, layers, weights), kernel_map),
+        head.chosen_ridge,
+        tuple(RidgeTrial(**trial) for trial in head.ridge_path),
+        tuple(LayerTrial(**trial) for trial in head.layer_path),
     )
 
 
-def _header(path: Path, file: Any) -> Header:
-    metadata = file.metadata() or {}
-    if not {"visvm", "sha256"} <= set(metadata):
-        raise ModelFileError(
-            f"{shown(path)} must be a model that visvm wrote; it is another safetensors file"
-        )
-    if hashlib.sha256(metadata["visvm"].encode()).hexdigest() != metadata["sha256"]:
-        raise altered(path, "its header was altered")
-    try:
-        header: Header = json.loads(metadata["visvm"])
-        version = header["format"]
-        if version == FORMAT:
-            _check_header(header)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise altered(path, f"its header lacks a part ({' '.join(repr(error).split())})") from error
-    if version != FORMAT:
-        raise ModelFileError(
-            f"{shown(path)} must be of format {FORMAT}; it is of format {version!r}: use the visvm version that wrote it"
-        )
-    return header
-
-
-def _check_header(header: Header) -> None:
-    kinds = {
-        "encoder": dict,
-        "head": dict,
-        "classes": list,
-        "counts": list,
-        "sessions": list,
-        "tensors": dict,
-    }
-    for name, kind in kinds.items():
-        if not isinstance(header[name], kind):
-            raise TypeError(f"{name} is {header[name]!r:.50}")
-    for name in ("name", "digest", "transform"):
-        if not isinstance(header["encoder"][name], str):
-            raise TypeError(f"the encoder's {name} is {header['encoder'][name]!r:.50}")
-    classes = header["classes"]
-    if {type(label) for label in classes} not in ({str}, {int}, set()) or classes != sorted(
-        set(classes)
-    ):
-        raise ValueError("classes are not sorted names or numbers")
-    if [type(count) for count in header["counts"]] != [int] * len(classes):
-        raise ValueError("counts are not one number for every class")
-    reported = {"session", "learned_at", "n_images", "new_classes", "returning_classes", "test"}
-    if not all(isinstance(entry, dict) and reported <= set(entry) for entry in header["sessions"]):
-        raise TypeError("sessions are no reports")
-    if type(header.get("calibrated_classes", 0)) is not int:
-        raise TypeError("calibrated_classes is no number")
-    if "site" in header and not _is_site(header["site"]):
-        raise TypeError(f"the site is {header['site']!r:.50}")
-    if not all(map(_is_merged, header.get("merged", []))):
-        raise TypeError("merged are no sites")
-    if header["head"]["form"] not in ("thin", "dense", None):
-        raise ValueError(f"the form is {header['head']['form']!r:.50}")
-    if (header["head"]["form"] is None) != ("class_sums" not in header["tensors"]):
-        raise ValueError("the sums are not those of the form")
-
-
-def _is_site(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{16}", value) is not None
-
-
-def _is_merged(entry: dict[str, Any]) -> bool:
-    """Whether this is what ``sites.MergedSite`` keeps."""
-    kinds = {
-        "merged_at": str,
-        "n_images": int,
-        "digest": str,
-        "labels": list,
-        "calibration_weight": float,
-    }
-    return (
-        _is_site(entry["id"])
-        and all(type(entry[name]) is kind for name, kind in kinds.items())
-        and {type(label) for label in entry["labels"]} in ({str}, {int})
-        and 0.0 <= entry["calibration_weight"] <= 1.0
-        and isinstance(entry.get("file", ""), str)
-    )
-
-
-def _tensor(path: Path, file: Any, name: str, digest: str) -> Array:
-    if (kind := file.get_slice(name).get_dtype()) != "F64":
-        raise altered(path, f"{name} is of type {kind}")
-    tensor: Array = file.get_tensor(name)
-    if _digest(tensor) != digest:
-        raise altered(path, f"{name} was altered")
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(tensor.sum()) or np.isfinite(tensor).all()
-    if not finite:
-        raise altered(path, f"{name} holds NaN or infinity")
-    return tensor
+def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> Statistics:
+    statistics = Statistics(width)
+    if tensors["class_sums"].shape != (width + 1, len(classes)):
+        raise ValueError("class_sums has the wrong shape")
+    statistics.classes, statistics.class_sums = classes, tensors["class_sums"]
+    if form == "dense":
+        statistics.scatter = DenseScatter(unpacked(tensors["scatter"], width), tensors["cross"])
+        if tensors["cross"].shape != (width, len(classes)):
+            raise ValueError("cross has the wrong shape")
+        return statistics
+    n_blocks = sum(name.startswith("factor.") for name in tensors)
+    scatter = ThinScatter(width)
+    scatter.blocks = [tensors[f"factor.{place}"] for place in range(n_blocks)]
+    scatter.targets = tensors["targets"]
+    rows = sum(len(block) for block in scatter.blocks)
+    wide = all(block.ndim == 2 and block.shape[1] == width for block in scatter.blocks)
+    if not wide or scatter.targets.shape != (rows, len(classes)):
+        raise ValueError("the factor has the wrong shape")
+    statistics.scatter = scatter
+    return statistics

@@ -1,4 +1,4 @@
-"""A long session's sums on disk, so that after a kill it goes on from there instead of from the beginning.
+"""A long session's sums on disk, so that it resumes after a kill instead of starting again.
 
 A journal has the form of a model file without coefficients. It is written whole, every few minutes,
 and takes the place of the one before in one step. It is used only by the session that wrote it: the
@@ -12,18 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError, ModelFileError
-from visvm.head.calibration import INVERSE_TEMPERATURES
+from visvm.head.head import Head
 from visvm.model import file as model_file
-from visvm.model.head_state import head_state, restore_head
-
-if TYPE_CHECKING:
-    from visvm.head.estimators import VisClassifier
+from visvm.model.container import part_of
+from visvm.model.state import EncoderId, Model
 
 DEFAULT_SECONDS = 180.0
 
@@ -38,7 +36,7 @@ class Entry:
         Which session it is.
     done : int
         How many files were read.
-    head : VisClassifier
+    head : Head
         With the sums so far.
     unreadable : list of (place, path, reason)
     features : dict
@@ -47,7 +45,7 @@ class Entry:
 
     key: str
     done: int
-    head: "VisClassifier"
+    head: Head
     unreadable: list[tuple[int, str, str]]
     features: dict[int, LayerFeatures]
 
@@ -74,64 +72,42 @@ class Journal:
         return time.monotonic() - self._last >= self._every
 
     def read(self, key: str) -> Entry | None:
-        """How far this session came, if it was begun before."""
+        """Return how far this session came, if it was begun before."""
         try:
             if not self.path.exists():
                 return None
-            header, tensors = model_file.read(self.path)
-            noted = header["journal"]
-            if noted["key"] != key:
-                warnings.warn(
-                    "the journal is of another session, which was cut off; it is not used",
-                    stacklevel=2,
-                )
-                return None
-            head = restore_head(self.path, header["head"], header["classes"], tensors)
-            features = dict(
-                zip(noted["places"], tensors["features"].astype(np.float32), strict=True)
-            )
-        except (ModelFileError, KeyError, OSError) as error:
-            warnings.warn(
-                f"the journal of an earlier try cannot be used ({error}); beginning anew",
-                stacklevel=2,
-            )
+            found = model_file.read_journal(self.path)
+            note = found.note
+            features = found.features["features"].astype(np.float32)
+            kept = dict(zip(note.places, features, strict=True))
+        except (ModelFileError, ValueError, OSError) as error:
+            warnings.warn(f"Starting again: the journal cannot be used ({error})", stacklevel=2)
             return None
-        return Entry(
-            key, noted["done"], head, [tuple(each) for each in noted["unreadable"]], features
-        )
+        if note.key != key:
+            warnings.warn("Ignoring the journal of another session that was cut off.", stacklevel=2)
+            return None
+        return Entry(key, note.done, found.model.head, note.unreadable, kept)
 
     def write(self, entry: Entry) -> None:
-        """Keep how far a session is; where that cannot be written, a warning is given and the session goes on without."""
-        head, tensors = head_state(entry.head, solved=False)
-        counts = entry.head.statistics_.class_counts
-        header = {
-            "encoder": {"name": "", "digest": "", "transform": ""},  # part of the key
-            "head": head,
-            "classes": entry.head.statistics_.classes.tolist(),
-            "counts": [round(count) for count in counts.tolist()],
-            "sessions": [],
-            "journal": {
-                "key": entry.key,
-                "done": entry.done,
-                "unreadable": entry.unreadable,
-                "places": list(entry.features),
-            },
-        }
-        tensors["calibration"] = np.zeros(len(INVERSE_TEMPERATURES))
-        tensors["features"] = np.array(
-            list(entry.features.values()) or np.empty((0, 0)), dtype=np.float64
-        )
+        """Keep how far a session is; if that fails, warn and let the session go on without."""
+        places = list(entry.features)
+        rows = list(entry.features.values()) or np.empty((0, 0))
         try:
-            model_file.replace(self.path, header, tensors)
+            model_file.write_journal(
+                self.path,
+                Model(EncoderId("", "", ""), entry.head),  # the encoder is part of the key
+                model_file.JournalNote(entry.key, entry.done, entry.unreadable, places),
+                {"features": np.array(rows, dtype=np.float64)},
+            )
         except ModelFileError as error:
-            warnings.warn(f"{error}; this session goes on without a journal", stacklevel=2)
+            warnings.warn(f"Going on without a journal: {error}", stacklevel=2)
             self._every = float("inf")
         self._last = time.monotonic()
 
     def discard(self) -> None:
         """Remove it, and what a kill may have left of the next one."""
         with suppress(OSError):  # a name too long for a file, of which there is none
-            for path in (self.path, model_file.part_of(self.path)):
+            for path in (self.path, part_of(self.path)):
                 path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -155,6 +131,8 @@ def _seconds() -> float:
         seconds = -1.0
     if not seconds >= 0:
         raise InputError(
-            f"VISVM_JOURNAL_SECONDS must be a number of seconds, at least 0; got {text!r}: correct or unset it"
+            f"VISVM_JOURNAL_SECONDS is {text!r}, not a number of seconds of at least 0. "
+            "Correct or unset it.",
+            code="journal-seconds",
         )
     return seconds

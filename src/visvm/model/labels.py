@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
 from visvm.errors import InputError
@@ -16,7 +17,7 @@ _FORGOTTEN: Final = ("", -(2**63))
 
 
 def forgotten_label(text: bool) -> Label:
-    """The label under which the samples of forgotten classes are kept, which no class can have."""
+    """Return the label that keeps the samples of forgotten classes, which no class can have."""
     return _FORGOTTEN[0] if text else _FORGOTTEN[1]
 
 
@@ -25,22 +26,36 @@ def is_forgotten(label: Label) -> bool:
     return label in _FORGOTTEN
 
 
+def some_of(labels: Sequence[Label]) -> str:
+    """Return the first labels, for a message."""
+    more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+    return ", ".join(map(str, labels[:5])) + more
+
+
 def as_number(text: str) -> int:
-    """A label that was typed, of a model whose classes are numbers."""
+    """Return a label that was typed, of a model whose classes are numbers."""
     if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
-        raise InputError(f"the classes of this model are numbers; got {text!r:.60}: give a number")
+        raise InputError(
+            f"The classes of this model are numbers, and {text!r:.60} is none. Give a number.",
+            code="label-not-a-number",
+        )
     return int(text)
 
 
 def check_label(label: object, where: str) -> Label:
-    """A label as it is kept: text in one Unicode form, so that a name typed on a Mac is the name typed elsewhere."""
+    """Return a label as it is kept: text in one Unicode form, whatever machine it was typed on."""
     if isinstance(label, str):
         text = unicodedata.normalize("NFC", label).strip()
         if not text or any(
             unicodedata.category(letter) in _UNSHOWN or letter in _TURNING for letter in text
         ):
-            raise InputError(f"a label must be printable text; {where} has {label!r}: rename it")
+            raise InputError(
+                f"The label of {where} is {label!r}, which cannot be printed. Rename it.",
+                code="label-unprintable",
+            )
         return text
     if (isinstance(label, int) or hasattr(label, "__index__")) and not is_forgotten(int(label)):
         return int(label)
-    raise InputError(f"a label must be text or a whole number; {where} has {label!r}: convert it")
+    raise InputError(
+        f"The label of {where} is {label!r}. Use text or a whole number.", code="label-kind"
+    )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from visvm.model.labels import Label
 
@@ -54,7 +54,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class SessionTest:
-    """Accuracy after a session, from 0 to 1: on all test images, and on those of old and of new classes where there are some.
+    """Accuracy after a session, from 0 to 1: on all test images, on old and on new classes.
 
     `accuracy_before` is what the model had before the session on the test images of the classes
     known then.
@@ -119,6 +119,8 @@ class SessionReport:
         Whether it was the base session, in which λ, blocks and mixer are settled.
     settled_on : int or None
         Of a base session of many images, on how many of them that was done.
+    site : str or None
+        The site that learned it, where its sums were merged.
     """
 
     session: int
@@ -135,17 +137,25 @@ class SessionReport:
     test: SessionTest | None = None
     base: bool = False
     settled_on: int | None = None
+    site: str | None = None
+
+    def is_same_as(self, other: "SessionReport") -> bool:
+        """Whether both report one session, under whatever number and from whatever site."""
+        return replace(self, session=0, site=None) == replace(other, session=0, site=None)
 
 
 def first_session_note(report: SessionReport) -> str | None:
-    """What whoever began with little should know."""
+    """Return what a user who began with little should know."""
     if report.base and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
-        return "a first session of few classes or images sets a model up poorly, for good: better begin a new one with more of both"
+        return (
+            "The first session sets a model up for good, and this one had few classes or images. "
+            "Better begin a new model with more of both."
+        )
     return None
 
 
 def accuracy(labels: Sequence[Label], predicted: Sequence[Label]) -> float:
-    """Share of labels that were predicted.
+    """Return the share of labels that were predicted.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from visvm.errors import IncompatibleModelError
 from visvm.image_classifier import ImageClassifier
-from visvm.model import file as model_file
+from visvm.model.container import locked
 from visvm.progress import Progress
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class ModelStore:
             Changes the classifier it is given; its result is passed on.
         progress : callable
         """
-        with model_file.locked(self.path, lambda: progress("waiting for another program", 0, 1)):
+        with locked(self.path, lambda: progress("waiting for another program", 0, 1)):
             self.refresh()
             draft = copy.copy(self.current.classifier)
             result = work(draft)

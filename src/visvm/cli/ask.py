@@ -1,0 +1,141 @@
+"""Commands that ask a model and leave it as it is: ``predict``, ``evaluate`` and ``info``."""
+
+import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visvm.cli.options import Folder, Json, Model, NoCache, Quiet, SkipUnreadable, Where
+from visvm.errors import InputError
+
+if TYPE_CHECKING:
+    from visvm.model.results import Prediction
+
+
+def predict(
+    model: Model,
+    images: Annotated[
+        list[str],
+        typer.Argument(
+            help="Images, folders, or patterns such as 'photos/*.jpg'.", metavar="IMAGE…"
+        ),
+    ],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to name.")] = 5,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
+    ] = False,
+    encoder: Where = None,
+    no_cache: NoCache = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what images show: the likeliest class of each, with its probability."""
+    from visvm.cli.terminal import out, progress_bars
+    from visvm.encoders.pipeline import Unreadable, refuse_unreadable
+    from visvm.image_classifier import ImageClassifier
+
+    paths = _expand(images)
+    classifier = ImageClassifier.load(
+        model, encoder=encoder, cache=not no_cache, for_prediction=True
+    )
+    unreadable = []
+    # Lines that appear one by one are progress enough; a bar between them would tear them.
+    with progress_bars(quiet, bars=not out().is_terminal) as progress:
+        for outcome in classifier.predict_stream(paths, top=top, raw=raw, progress=progress):
+            if isinstance(outcome, Unreadable):
+                unreadable.append(outcome)
+            else:
+                _show_answer(outcome, raw=raw, as_json=as_json)
+    refuse_unreadable(unreadable, "")
+
+
+def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
+    from visvm.cli.terminal import out, percent, print_json
+    from visvm.errors import shown
+
+    if as_json:
+        top = [{"label": label, "score": score} for label, score in answer.top]
+        said = {"path": answer.path, "label": answer.label, "score": answer.score, "top": top}
+        print_json(said, indent=None)
+        return
+    best = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in answer.top]
+    console = out()
+    console.print(f"{shown(answer.path)}: ", end="", markup=False)
+    console.print(best[0], style="bold", end="", markup=False)
+    console.print("".join(f" · {each}" for each in best[1:]), style="dim", markup=False)
+
+
+def _expand(images: list[str]) -> list[Path]:
+    """Return the files meant by files, folders and patterns."""
+    from visvm.encoders.images import find_images
+    from visvm.encoders.sources import expanded
+
+    paths: list[Path] = []
+    for given in images:
+        path = expanded(given)
+        if path.is_dir():
+            found = find_images(path)
+        elif path.exists() or not glob.has_magic(given):
+            found = [path]
+        else:
+            matches = map(Path, glob.glob(str(path), recursive=True))
+            found = sorted(match for match in matches if match.is_file())
+        if not found:
+            raise InputError(f"There are no images at {given}.", code="images-empty")
+        paths += found
+    return paths
+
+
+def evaluate(
+    model: Model,
+    folder: Folder,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw accuracy by class and confusions to this PNG, PDF or SVG file."),
+    ] = None,
+    skip_unreadable: SkipUnreadable = False,
+    encoder: Where = None,
+    no_cache: NoCache = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure accuracy: overall, by class, and which classes are taken for which."""
+    from visvm.cli.reporting import show_evaluation
+    from visvm.cli.terminal import note, print_json, progress_bars
+    from visvm.image_classifier import ImageClassifier
+
+    if plot is not None:
+        from visvm.cli.figures import check_figure_name
+
+        check_figure_name(plot)
+    classifier = ImageClassifier.load(
+        model, encoder=encoder, cache=not no_cache, for_prediction=True
+    )
+    with progress_bars(quiet) as progress:
+        result = classifier.evaluate(folder, skip_unreadable=skip_unreadable, progress=progress)
+    if plot is not None:
+        from visvm.cli.figures import draw_evaluation
+
+        draw_evaluation(result, plot)
+        if not quiet:
+            note(f"figure: {plot}")
+    if result.never_learned and not quiet:
+        unknown = ", ".join(map(str, result.never_learned))
+        note(f"Skipped, as the model does not know them: {unknown}")
+    if as_json:
+        print_json(result)
+    else:
+        show_evaluation(result)
+
+
+def info(model: Model, as_json: Json = False) -> None:
+    """Show what a model knows: classes with counts, sessions, encoder, sizes."""
+    from visvm.cli.reporting import describe, show_model
+    from visvm.cli.terminal import print_json
+
+    described = describe(model)
+    if as_json:
+        print_json(described)
+    else:
+        show_model(described)

@@ -1,0 +1,224 @@
+"""One session: images → a model that has learned them, and a report of it."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from visvm.encoders.pipeline import refuse_unreadable
+from visvm.errors import InputError
+from visvm.head.calibration import log_likelihoods
+from visvm.head.checks import check_one_kind
+from visvm.head.head import Head
+from visvm.head.memory import peak_bytes
+from visvm.head.scatter import ThinScatter
+from visvm.learning.labelled import (
+    OR_SKIP,
+    Labelled,
+    LabelledFeatures,
+    encode_labelled,
+    none_readable,
+)
+from visvm.learning.local import LocalEngine
+from visvm.learning.work import Engine, Learned, Work
+from visvm.model import changes
+from visvm.model.labels import Label, is_forgotten
+from visvm.model.results import SessionReport, SessionTest, session_test
+from visvm.model.state import Calibration, EncoderId, Model
+from visvm.progress import Progress
+
+
+def learn_session(
+    model: Model | None,
+    work: Work,
+    encoder: EncoderId,
+    *,
+    test: Labelled | None,
+    engine: Engine | None,
+    progress: Progress,
+) -> tuple[Model, SessionReport]:
+    """Learn one session.
+
+    Parameters
+    ----------
+    model : Model or None
+        Before the session; None before the first one.
+    work : Work
+    encoder : EncoderId
+    test : Labelled or None
+        Images to test with after the session; those of classes not yet known are left out.
+    engine : Engine or None
+        None learns in this process.
+    progress : callable
+
+    Returns
+    -------
+    model, report
+        After the session.
+    """
+    clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
+    if model is not None:
+        check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
+    held_out = None
+    if test is not None:
+        wanted = test.only({*known, *work.images.labels})
+        held_out = _encoded(wanted, work, "encoding test images", progress, work.skip_unreadable)
+        clock.lap("test")
+    learned, head = _accumulated(work, engine, clock, progress)
+    progress("learning", 0, 1)
+    head = head.solved()
+    progress("learning", 1, 1)
+    before = Model(encoder, Head.blank(head.settled)) if model is None else model
+    calibration = _calibrated(before, head, work, learned, progress)
+    clock.lap("learn")
+    report = _report(work, learned, head, known, len(before.sessions) + 1)
+    if held_out is not None:
+        tested = held_out.only({*known, *report.new_classes})
+        report = replace(
+            report,
+            skipped=report.skipped + held_out.skipped,
+            test=_tested(model, replace(before, head=head), tested, set(report.new_classes)),
+        )
+        clock.lap("test")
+    report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
+    return changes.learned(before, head, calibration, report), report
+
+
+def _tested(
+    before: Model | None, after: Model, tested: LabelledFeatures, new: set[Label]
+) -> SessionTest | None:
+    """Compare the model with the one before the session, on labelled features."""
+    if not tested.labels:
+        return None
+    guesses = None
+    if before is not None and len(before.classes):
+        guesses = before.predict(tested.features).tolist()
+    return session_test(tested.labels, after.predict(tested.features).tolist(), new, guesses)
+
+
+def learn_sums(model: Model, work: Work, *, engine: Engine | None, progress: Progress) -> Model:
+    """Return the sums of images, for a model elsewhere: nothing is solved, nothing calibrated."""
+    clock = _Clock()
+    start = Head.blank(replace(model.head.settled, ridge_path=(), layer_path=()))
+    work = replace(work, start=start, calibration=frozenset())
+    learned, head = _accumulated(work, engine, clock, progress)
+    report = replace(
+        _report(work, learned, head, set(), 1), seconds=clock.seconds, peak_memory=peak_bytes()
+    )
+    return Model(model.encoder, head, sessions=(report,), site=model.site)
+
+
+def _accumulated(
+    work: Work, engine: Engine | None, clock: "_Clock", progress: Progress
+) -> tuple[Learned, Head]:
+    """Have the images added to the sums; return what became of them, and the head, not solved."""
+    engine = LocalEngine() if engine is None else engine
+    if isinstance(engine, type) or not callable(getattr(engine, "learn", None)):
+        raise InputError(
+            f"The engine is {engine!r:.80}. Give a LocalEngine() or a RayEngine(), or none.",
+            code="engine-kind",
+        )
+    learned = engine.learn(work, progress)
+    clock.lap("encode")
+    clock.move(learned.learn_seconds, "encode", "learn")
+    if not work.skip_unreadable:
+        refuse_unreadable(list(learned.unreadable.values()), OR_SKIP)
+    if learned.head is None or len(learned.unreadable) == len(work.images.labels):
+        raise none_readable()
+    return learned, learned.head
+
+
+def _report(
+    work: Work, learned: Learned, head: Head, known: set[Label], number: int
+) -> SessionReport:
+    """Report the session of this number, before which these classes were known."""
+    labels = [
+        label for place, label in enumerate(work.images.labels) if place not in learned.unreadable
+    ]
+    classes, sampled = dict.fromkeys(labels), 0 < len(work.sample) < len(work.images.labels)
+    return SessionReport(
+        session=number,
+        learned_at=changes.now(),
+        n_images=len(labels),
+        new_classes=tuple(label for label in classes if label not in known),
+        returning_classes=tuple(label for label in classes if label in known),
+        n_classes=sum(not is_forgotten(label) for label in head.classes.tolist()),
+        ridge=head.settled.ridge,
+        layers=head.settled.layers,
+        skipped=tuple(str(each.path) for each in learned.unreadable.values()),
+        base=len(work.sample) > 0,
+        settled_on=len(work.sample) if sampled else None,
+    )
+
+
+def _calibrated(
+    before: Model, head: Head, work: Work, learned: Learned, progress: Progress
+) -> Calibration:
+    """Measure, by some images of a session, how far scores can be trusted."""
+    named = np.array([not is_forgotten(label) for label in head.classes.tolist()], dtype=bool)
+    n_classes, old = int(named.sum()), before.calibration
+    # Of dense sums, leaving samples out costs another factorisation: only where many classes have
+    # come since the last time.
+    thin = isinstance(head.statistics.scatter, ThinScatter)
+    if n_classes < 2 or not (thin or n_classes > 1.2 * old.n_classes):
+        return old
+    progress("calibrating", 0, 1)
+    places = sorted(work.calibration - set(learned.unreadable))
+    features = _all_features(places, work, learned, progress)
+    places = [place for place in places if place in features]
+    labels = work.labels(places)
+    rows = np.array([features[place] for place in places])
+    scores = head.leave_one_out_scores(rows, labels)[:, named]
+    likelihoods = log_likelihoods(scores, np.searchsorted(head.classes[named], labels))
+    progress("calibrating", 1, 1)
+    # What was measured among fewer classes counts half from session to session.
+    return Calibration(0.5 * old.likelihoods + likelihoods, n_classes)
+
+
+def _all_features(
+    places: list[int], work: Work, learned: Learned, progress: Progress
+) -> dict[int, Any]:
+    """Return layer features by place, encoding those of images that were encoded elsewhere."""
+    missing = [place for place in places if place not in learned.features]
+    if not missing:
+        return learned.features
+    there = work.images.at(missing)
+    encoded = _encoded(there, work, "encoding for calibration", progress, skip_unreadable=True)
+    if encoded.skipped:  # gone meanwhile: the others will do
+        gone = set(encoded.skipped)
+        missing = [place for place in missing if str(work.images.sources[place]) not in gone]
+    return learned.features | dict(zip(missing, encoded.features, strict=True))
+
+
+def _encoded(
+    given: Labelled, work: Work, stage: str, progress: Progress, skip_unreadable: bool
+) -> LabelledFeatures:
+    return encode_labelled(
+        given,
+        work.encoder,
+        work.transform,
+        work.cache,
+        stage=stage,
+        progress=progress,
+        skip_unreadable=skip_unreadable,
+    )
+
+
+class _Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """Count the time since the last lap to a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def move(self, seconds: float, stage: str, other: str) -> None:
+        """Count some of a stage's time to another one."""
+        self.seconds[stage] -= seconds
+        self.seconds[other] = self.seconds.get(other, 0.0) + seconds

@@ -1,0 +1,249 @@
+"""Changes of a model: each takes one and returns another, so that what raises changes nothing."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError
+from visvm.head.checks import Labels
+from visvm.head.head import Head
+from visvm.head.lift import Features
+from visvm.head.statistics import Statistics
+from visvm.model.labels import Label, forgotten_label, some_of
+from visvm.model.results import SessionReport
+from visvm.model.sites import SiteStatistics, require_merged, require_new
+from visvm.model.state import Calibration, EncoderId, MergedSite, Model
+
+
+def now() -> str:
+    """Return the present time in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def require_sums(model: Model, what: str) -> None:
+    """Refuse to do `what` with a model that has no sums."""
+    if model.head.sums is None:
+        how = "loaded" if model.sums_on_disk else "exported"
+        raise ModelFileError(
+            f"This model was {how} for predicting and cannot {what}. Use the whole model.",
+            code="sums-missing",
+        )
+
+
+# Sessions
+
+
+def learned(model: Model, head: Head, calibration: Calibration, report: SessionReport) -> Model:
+    """Return the model after a session, as it was learned in ``visvm.learning``.
+
+    Parameters
+    ----------
+    model : Model
+        Before the session.
+    head : Head
+        After it, solved.
+    calibration : Calibration
+        Measured in it, or that of `model` where it was not.
+    report : SessionReport
+    """
+    sites = model.sites
+    if calibration is not model.calibration:
+        sites = tuple(
+            replace(each, calibration_weight=0.5 * each.calibration_weight) for each in sites
+        )
+    return replace(
+        model,
+        head=head,
+        calibration=calibration,
+        sessions=(*model.sessions, report),
+        sites=sites,
+    )
+
+
+def forgotten(model: Model, features: Features, labels: Labels) -> Model:
+    """Return the model that has never learned these images; sessions and calibration stay."""
+    require_sums(model, "forget")
+    return replace(model, head=model.head.forgotten(features, labels).solved())
+
+
+# Sums of others
+
+
+def merged(model: Model, others: Iterable[SiteStatistics]) -> Model:
+    """Return the model that has learned what others have, too; their order does not matter.
+
+    Parameters
+    ----------
+    model : Model
+    others : iterable of SiteStatistics
+        One is held at a time.
+    """
+    require_sums(model, "merge")
+    own = {SiteStatistics(model).site} if model.counts else set()
+    grown = replace(model, site=model.site if own else None)
+    sums = model.head.statistics.copy()
+    for other in others:
+        try:
+            grown = _with_sums_of(grown, sums, other, own)
+        except IncompatibleModelError as error:
+            raise IncompatibleModelError(f"{other.named}{error}", code=error.code) from error
+    return replace(grown, head=Head.of(model.head.settled, sums).solved())
+
+
+def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: set[str]) -> Model:
+    """Add the sums of a site to `sums`, which are the model's own, and note whose they are."""
+    if not other.counts:
+        raise IncompatibleModelError(
+            "There is nothing to merge: one of the models has learned nothing. "
+            "Let it learn first, or leave it out.",
+            code="merge-empty",
+        )
+    _require_same_encoder(model.encoder, other.model.encoder)
+    added = other.entries(now())
+    require_new(added, own, {each.id for each in model.sites})
+    Head.of(model.head.settled, sums).check_merge(other.model.head)
+    sums.merge(other.model.head.statistics)
+    mine, theirs = model.calibration, other.model.calibration
+    new = [
+        replace(each, site=each.site or other.site)
+        for each in other.model.sessions
+        if not any(each.is_same_as(known) for known in model.sessions)
+    ]
+    return replace(
+        model,
+        calibration=Calibration(
+            mine.likelihoods + theirs.likelihoods, max(mine.n_classes, theirs.n_classes)
+        ),
+        sessions=_numbered((*model.sessions, *new)),
+        sites=(*model.sites, *added),
+    )
+
+
+def _require_same_encoder(mine: EncoderId, theirs: EncoderId) -> None:
+    pairs = {
+        "encoder weights": (mine.digest, theirs.digest),
+        "transforms": (mine.transform, theirs.transform),
+    }
+    for what, (here, there) in pairs.items():
+        if here != there:
+            raise IncompatibleModelError(
+                f"The models have different {what} ({here:.12} here, {there:.12} there). "
+                "Grow both from copies of one model.",
+                code="merge-encoder",
+            )
+
+
+def unmerged(model: Model, other: SiteStatistics) -> Model:
+    """Return the model without a site, as if it had never been merged."""
+    require_sums(model, "unmerge")
+    gone = other.entries(now())
+    require_merged(gone, model.sites)
+    mine = next(each for each in model.sites if each.id == other.site)
+    theirs = Head.of(
+        other.model.head.settled, other.model.head.statistics.renamed(np.array(mine.labels))
+    )
+    try:
+        head = model.head.unmerged(theirs).solved()
+    except NeverLearnedError as error:
+        raise NeverLearnedError(
+            f"Some images of site {other.site} were already forgotten one by one ({error}). "
+            "Learn them again first.",
+            code="site-incomplete",
+        ) from error
+    ids = {each.id for each in gone}
+    likelihoods = model.calibration.likelihoods
+    likelihoods = likelihoods - mine.calibration_weight * other.model.calibration.likelihoods
+    left = replace(
+        model,
+        head=head,
+        sessions=_numbered(each for each in model.sessions if each.site not in ids),
+        sites=tuple(each for each in model.sites if each.id not in ids),
+    )
+    n_classes = min(model.calibration.n_classes, len(left.classes))
+    return replace(left, calibration=Calibration(likelihoods, n_classes))
+
+
+def _numbered(sessions: Iterable[SessionReport]) -> tuple[SessionReport, ...]:
+    """Return the sessions, numbered from 1."""
+    return tuple(replace(each, session=number) for number, each in enumerate(sessions, start=1))
+
+
+# Classes
+
+
+def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Model:
+    """Return the model in which a class has another name.
+
+    Parameters
+    ----------
+    model : Model
+    old, new : str or int
+    merge : bool, default=False
+        If the new name is a class already, make both one, as if learned under one label.
+    """
+    if merge and new in model.counts:
+        require_sums(model, "put classes together")
+    head = model.head.renamed(old, new, merge=merge)
+    counts = {new if label == old else label: count for label, count in model.counts.items()}
+    kept = [counts[label] for label in head.classes.tolist()] if head.sums is None else []
+
+    def names(labels: tuple[Label, ...]) -> tuple[Label, ...]:
+        return tuple(dict.fromkeys(new if label == old else label for label in labels))
+
+    sessions = tuple(
+        replace(
+            each,
+            new_classes=names(each.new_classes),
+            returning_classes=names(each.returning_classes),
+        )
+        for each in model.sessions
+    )
+    return replace(
+        model,
+        head=head,
+        exported_counts=tuple(kept),
+        sessions=sessions,
+        sites=_renamed_in(model.sites, old, new),
+    )
+
+
+def class_forgotten(model: Model, label: Label) -> Model:
+    """Return the model that never answers with a class again; other classes' scores stay."""
+    require_sums(model, "forget")
+    known = model.classes.tolist()
+    if label not in known:
+        raise NeverLearnedError(
+            f"There is no class {label!r}. Known: {some_of(known)}.", code="class-unknown"
+        )
+    hidden = forgotten_label(isinstance(label, str))
+    return replace(
+        model,
+        head=model.head.renamed(label, hidden, merge=True),
+        sites=_renamed_in(model.sites, label, hidden),
+    )
+
+
+def _renamed_in(sites: Iterable[MergedSite], old: Label, new: Label) -> tuple[MergedSite, ...]:
+    return tuple(each.renamed(old, new) for each in sites)
+
+
+# Parts
+
+
+def for_prediction(model: Model) -> Model:
+    """Return what predicting needs: no sums, no names of files."""
+    return replace(
+        model,
+        head=replace(model.head, sums=None),
+        exported_counts=tuple(model.counts.values()),
+        sites=tuple(replace(each, file="") for each in model.sites),
+        sums_on_disk=False,
+    )
+
+
+def for_site(model: Model, site: str) -> Model:
+    """Return what a site needs to learn for a model: encoder, mixer, map and λ; no sums."""
+    settled = replace(model.head.settled, ridge_path=(), layer_path=())
+    return Model(model.encoder, Head.blank(settled), site=site)

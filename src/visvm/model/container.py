@@ -1,0 +1,241 @@
+"""A safetensors file whose metadata carries a JSON header: locked, written in one step, checked.
+
+The metadata key ``visvm`` holds the header and ``sha256`` its digest. The header's ``format`` is
+the number of the format, its ``tensors`` the SHA-256 of each tensor; all tensors are float64.
+
+Reading a file runs no code of it. Writing goes to a new file, which is flushed and takes the old
+one's place in one step.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import BaseFileLock, FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+
+from visvm.encoders.sources import expanded
+from visvm.errors import ModelFileError, shown
+from visvm.head.products import Array
+
+FORMAT = 1
+
+_LOOK_SECONDS = 0.5  # how often the caller that waits for a file is asked whether to go on
+
+Tensors = dict[str, Array]
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a file, so that nobody else writes it between reading and writing.
+
+    Parameters
+    ----------
+    path : Path
+    waiting : callable
+        Called now and then while another process holds it; what it raises ends the waiting.
+    """
+    path = _real(path)
+    _require_folder(path)
+    place = path.with_name(f".{path.name}.lock")
+    lock = FileLock(place, is_singleton=True)
+    try:
+        place.touch()  # where it cannot be made, waiting for it would never end
+        _acquire(lock, waiting)
+    except OSError as error:
+        raise ModelFileError(
+            f"The folder of {shown(path)} cannot be written to: {error.strerror}. "
+            "Choose another place.",
+            code="folder-read-only",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
+    timeout = 0.0
+    while True:
+        try:
+            lock.acquire(timeout=timeout)
+        except Timeout:
+            waiting()
+            timeout = _LOOK_SECONDS
+        else:
+            return
+
+
+def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    """Write a file; until the last step the old one stays as it is."""
+    path = _real(path)
+    digests = {name: _digest(tensor) for name, tensor in tensors.items()}
+    # ASCII: a file name need not be valid Unicode
+    text = json.dumps({"format": FORMAT, **header, "tensors": digests})
+    part = part_of(path)
+    metadata = {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    try:
+        _write_tensors(part, tensors, metadata)
+        if path.exists():
+            shutil.copymode(path, part)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise ModelFileError(
+            f"{shown(path)} cannot be written: {' '.join(str(error).split())}. "
+            "Make room, or choose another place.",
+            code="file-unwritable",
+        ) from error
+    if os.name == "posix":
+        with suppress(OSError):  # a file system that cannot: the file is in its place all the same
+            _flush_folder(path.parent)
+
+
+def part_of(path: Path) -> Path:
+    """Return where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.part")
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file: the length of its JSON in 8 bytes, the JSON, the tensors.
+
+    The package's own writer goes through a file of a random name, which would stay for ever when
+    it is killed, and which only its owner may read.
+    """
+    described: dict[str, Any] = {"__metadata__": dict(metadata)}
+    offset = 0
+    for name, tensor in tensors.items():
+        offsets = (offset, offset + tensor.nbytes)
+        described[name] = {"dtype": "F64", "shape": tensor.shape, "data_offsets": offsets}
+        offset += tensor.nbytes
+    text = json.dumps(described).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for tensor in tensors.values():
+            file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_folder(path: Path) -> None:
+    """Have a rename in a folder survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class OpenFile:
+    """A file that is open for reading: its header, and its tensors when they are asked for."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self._path, self._file = path, file
+        self.header = _header(path, file.metadata() or {})
+
+    def tensors(self, wanted: Callable[[str], bool]) -> Tensors:
+        """Return the tensors whose name is wanted, checked for digest, type and NaN."""
+        digests = self.header.get("tensors")
+        if not isinstance(digests, dict) or set(digests) != set(self._file.keys()):
+            raise altered(self._path, "its tensors are not those its header names")
+        return {name: self._tensor(name, digests[name]) for name in digests if wanted(name)}
+
+    def _tensor(self, name: str, digest: object) -> Array:
+        if (kind := self._file.get_slice(name).get_dtype()) != "F64":
+            raise altered(self._path, f"{name} is of type {kind}")
+        tensor: Array = self._file.get_tensor(name)
+        if _digest(tensor) != digest:
+            raise altered(self._path, f"{name} was altered")
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(tensor.sum()) or np.isfinite(tensor).all()
+        if not finite:
+            raise altered(self._path, f"{name} holds NaN or infinity")
+        return tensor
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[OpenFile]:
+    """Open a file that visvm wrote, and check its header's digest and format."""
+    path = _real(path)
+    if not os.path.exists(path):
+        raise ModelFileError(
+            f"There is no file {shown(path)}. Correct the path, or learn a model first.",
+            code="file-missing",
+        )
+    _require_folder(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            yield OpenFile(path, file)
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(
+            f"{shown(path)} is not a model that visvm wrote, or it is truncated "
+            f"({' '.join(str(error).split())}). Choose another file.",
+            code="file-foreign",
+        ) from error
+
+
+def altered(path: Path, what: str) -> ModelFileError:
+    """Return the error for a file that is not as it was written."""
+    return ModelFileError(
+        f"{shown(path)} was altered after visvm wrote it: {what}. Use an older copy.",
+        code="file-altered",
+    )
+
+
+def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    if not {"visvm", "sha256"} <= set(metadata):
+        raise ModelFileError(
+            f"{shown(path)} is a safetensors file, but not one that visvm wrote. "
+            "Choose another file.",
+            code="file-foreign",
+        )
+    if hashlib.sha256(metadata["visvm"].encode()).hexdigest() != metadata["sha256"]:
+        raise altered(path, "its header was altered")
+    try:
+        header = json.loads(metadata["visvm"])
+        version = header["format"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = " ".join(repr(error).split())
+        raise altered(path, f"its header lacks a part ({reason})") from error
+    if version != FORMAT or isinstance(version, bool):
+        raise ModelFileError(
+            f"{shown(path)} has format {version!r}; this visvm reads format {FORMAT}. "
+            "Use the version of visvm that wrote it.",
+            code="file-format",
+        )
+    return dict(header)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(expanded(path)))  # a link stays a link to the replaced file
+
+
+def _require_folder(path: Path) -> None:
+    if not os.path.isdir(path.parent):  # which, unlike the method, is False for a name too long
+        raise ModelFileError(
+            f"The folder of {shown(path)} does not exist. Make it, or choose another place.",
+            code="folder-missing",
+        )
+    if os.path.isdir(path):
+        raise ModelFileError(
+            f"{shown(path)} is a folder, and a model is one file. Give a file name, such as "
+            "birds.visvm.",
+            code="file-is-folder",
+        )
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ModelFileError(
+            f"{shown(path)} is a device or pipe, and a model is an ordinary file. Give a file "
+            "name, such as birds.visvm.",
+            code="file-is-device",
+        )
+
+
+def _digest(tensor: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(tensor).data).hexdigest()

@@ -1,0 +1,268 @@
+"""Images in, answers out: a model, and the encoder that it sees through.
+
+``ImageClassifier`` is this and learning.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+
+from visvm.encoders.cache import FeatureCache, opened_cache
+from visvm.encoders.catalog import CATALOG
+from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.images import Transform, check_transform
+from visvm.encoders.loading import load_encoder
+from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
+from visvm.encoders.sources import Source, as_source, expanded
+from visvm.errors import (
+    EncoderError,
+    IncompatibleModelError,
+    InputError,
+    ModelFileError,
+    WeightsError,
+)
+from visvm.head.products import Array
+from visvm.head.settle import HeadOptions
+from visvm.model.labels import Label
+from visvm.model.results import Prediction
+from visvm.model.sites import report_as_dict
+from visvm.model.state import MergedSite, Model
+from visvm.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from visvm.head.estimators import VisClassifier
+
+
+class ImagePredictor:
+    """What encodes images and says what they show, by a model.
+
+    Parameters
+    ----------
+    encoder, transform, cache
+        As in ``ImageClassifier``.
+    options : HeadOptions
+        Of the head, before there is a model.
+
+    Attributes
+    ----------
+    model_ : Model or None
+        All that is remembered, frozen; None before the first session.
+    """
+
+    def __init__(
+        self,
+        encoder: str | Encoder,
+        transform: str,
+        cache: bool | Path | FeatureCache,
+        options: HeadOptions,
+    ) -> None:
+        check_transform(transform)
+        self._encoder = None if isinstance(encoder, str) else encoder
+        self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
+        self.transform = transform
+        self.cache = cache
+        self.model_: Model | None = None
+        self._options = options
+
+    def __repr__(self) -> str:
+        known = f"{len(self.classes_)} classes, {len(self.history_)} sessions"
+        return f"ImageClassifier({self.encoder_name!r}: {known})"
+
+    # What is known
+
+    @property
+    def classes_(self) -> tuple[Label, ...]:
+        """The classes known, sorted."""
+        return () if self.model_ is None else tuple(self.model_.classes.tolist())
+
+    @property
+    def class_counts_(self) -> tuple[int, ...]:
+        """How many images of each class were learned."""
+        return () if self.model_ is None else self.model_.class_counts
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the classes are numbers; forgotten ones count as well."""
+        return self.model_ is not None and self.model_.numbers
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """The reports of all sessions."""
+        return [] if self.model_ is None else [report_as_dict(s) for s in self.model_.sessions]
+
+    @property
+    def site_(self) -> str | None:
+        """The id of the site that this model belongs to, if ``export_for_site`` made it."""
+        return None if self.model_ is None else self.model_.site
+
+    @property
+    def merged_(self) -> tuple[MergedSite, ...]:
+        """The sites whose sums were merged into this model."""
+        return () if self.model_ is None else self.model_.sites
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether the sums are there; a model exported or loaded for predicting has none."""
+        return self.model_ is None or self.model_.head.sums is not None
+
+    @property
+    def head_(self) -> "VisClassifier":
+        """The head as a scikit-learn estimator; what it learns is not the classifier's."""
+        # here, as scikit-learn takes longer to import than to predict with
+        from visvm.head.estimators import VisClassifier
+
+        if self.model_ is not None and self.model_.sums_on_disk:
+            raise ModelFileError(
+                "This model was loaded for predicting only. Load it whole.", code="sums-missing"
+            )
+        return VisClassifier.of(self._options, None if self.model_ is None else self.model_.head)
+
+    # The encoder
+
+    def load_encoder(self, progress: Progress = silent) -> Encoder:
+        """Return the encoder, loaded when it is first needed; missing weights are fetched."""
+        if self._encoder is None:
+            if self.encoder_name in CATALOG:  # known before anything is fetched
+                self._check_digest(CATALOG[self.encoder_name].sha256)
+            try:
+                encoder = load_encoder(
+                    self.encoder_name,
+                    lambda done, total: progress("fetching weights", done, total),
+                )
+            except (EncoderError, WeightsError) as error:
+                path = Path(self.encoder_name)
+                if self.model_ is None or not path.is_absolute() or path.exists():
+                    raise
+                raise EncoderError(
+                    f"The model's encoder is not at {self.encoder_name} ({error}). "
+                    "Say where it is with --encoder (encoder=…).",
+                    code="encoder-elsewhere",
+                ) from error
+            self._check_digest(encoder.digest)
+            self._encoder = encoder
+        return self._encoder
+
+    def with_encoder(self, encoder: Encoder) -> Self:
+        """Return a copy that uses this encoder, which must have the same weights."""
+        twin = copy.copy(self)
+        twin._check_digest(encoder.digest)
+        twin._encoder = encoder
+        return twin
+
+    def _check_digest(self, digest: str) -> None:
+        wanted = None if self.model_ is None else self.model_.encoder.digest
+        if wanted not in (None, digest):
+            raise IncompatibleModelError(
+                f"The model was learned through an encoder of weights {str(wanted)[:12]}, and "
+                f"{self.encoder_name} has {digest[:12]}. Give that encoder, or begin a new model.",
+                code="encoder-mismatch",
+            )
+
+    # Predicting
+
+    def predict(
+        self,
+        images: str | Source | Sequence[str | Source],
+        *,
+        top: int = 5,
+        raw: bool = False,
+        progress: Progress = silent,
+    ) -> list[Prediction]:
+        """Say what images show.
+
+        Parameters
+        ----------
+        images : path or content, or sequence of such
+        top : int, default=5
+            How many classes to name for each.
+        raw : bool, default=False
+            Give the head's scores (near +1 for the right class, near -1 for others) instead of
+            probabilities.
+        progress : callable, optional
+        """
+        one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
+        given = cast("Sequence[str | Source]", [images] if one else images)
+        sources = [as_source(image) for image in given]
+        outcomes = list(self.predict_stream(sources, top=top, raw=raw, progress=progress))
+        refuse_unreadable([each for each in outcomes if isinstance(each, Unreadable)], "")
+        return [each for each in outcomes if isinstance(each, Prediction)]
+
+    def predict_stream(
+        self,
+        images: Sequence[Source],
+        *,
+        top: int = 5,
+        raw: bool = False,
+        progress: Progress = silent,
+    ) -> Iterator[Prediction | Unreadable]:
+        """Say what images show, as the answers come; files that are none come as ``Unreadable``."""
+        self._known()
+        _check_top(top)
+        encoder, done = self.load_encoder(progress), 0
+        transform = Transform(self.transform, encoder.preprocessing)
+        with opened_cache(self.cache) as cache:
+            for outcomes in encode_stream(images, encoder, transform, cache):
+                readable = [each for each in outcomes if not isinstance(each, Unreadable)]
+                features = np.array([each for _, each in readable])
+                names = [str(path) for path, _ in readable]
+                answers = iter(self.predict_features(features, names, top=top, raw=raw))
+                for outcome in outcomes:
+                    yield outcome if isinstance(outcome, Unreadable) else next(answers)
+                done += len(outcomes)
+                progress("predicting", done, len(images))
+
+    def predict_features(
+        self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
+    ) -> list[Prediction]:
+        """Say what images show whose layer features are known.
+
+        Parameters
+        ----------
+        features : array of shape (n, sum of the encoder's layer_dims)
+        names : sequence of str
+            What to call the images.
+        top, raw
+            As in ``predict``.
+        """
+        _check_top(top)
+        model = self._known()
+        if not len(features):
+            return []
+        return model.answers(model.scores(features), names, top=top, raw=raw)
+
+    def scores(self, features: LayerFeatures) -> Array:
+        """Return the scores of ``classes_``, (n, C), for layer features, (n, width)."""
+        return self._known().scores(features)
+
+    # Parts
+
+    def _settled(self) -> Model:
+        """Return the model, once there is one."""
+        if self.model_ is None:
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This model knows no class. Let it learn some first.")
+        return self.model_
+
+    def _known(self) -> Model:
+        """Return the model, once it knows a class."""
+        model = self._settled()
+        if not len(model.classes):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This model knows no class. Let it learn some first.")
+        return model
+
+
+def _absolute(name: str) -> str:
+    """Return the name of an encoder; where it is a path, one that holds from any folder."""
+    path = expanded(name)
+    return str(path.resolve()) if name not in CATALOG and path.exists() else name
+
+
+def _check_top(top: int) -> None:
+    if top < 1:
+        raise InputError(f"top is {top}. Give at least 1.", code="top-range")

@@ -1,0 +1,186 @@
+"""A model as one frozen value: all that is remembered, in memory and in a file alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.head.calibration import INVERSE_TEMPERATURES, probabilities
+from visvm.head.checks import Labels
+from visvm.head.head import Head
+from visvm.head.lift import Features
+from visvm.head.products import Array
+from visvm.model.labels import Label, forgotten_label, is_forgotten
+from visvm.model.results import Prediction, SessionReport
+
+Kind = Literal["whole", "predictor", "site", "sums", "journal"]
+"""What a file is for: learn and ask, ask only, learn for a model elsewhere, be merged, resume."""
+
+
+@dataclass(frozen=True)
+class EncoderId:
+    """Which encoder a model was learned through: its name, its weights' SHA-256, the transform."""
+
+    name: str
+    digest: str
+    transform: str
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How far scores can be trusted (``head/calibration.py``).
+
+    Attributes
+    ----------
+    likelihoods : array of shape (49,)
+        Log-likelihood of the labels under every β of the grid.
+    n_classes : int
+        How many classes were known when it was last measured.
+    """
+
+    likelihoods: Array = field(default_factory=lambda: np.zeros(len(INVERSE_TEMPERATURES)))
+    n_classes: int = 0
+
+
+@dataclass(frozen=True)
+class MergedSite:
+    """A site whose sums a model holds.
+
+    Attributes
+    ----------
+    id : str
+    merged_at : str
+        When, in UTC.
+    n_images : int
+        Images in its sums.
+    digest : str
+        SHA-256 of its sums, so that no others are taken out in their place.
+    labels : tuple of labels
+        What its classes, sorted as in its sums, are called in the model by now.
+    calibration_weight : float
+        How much of its calibration is left in the model's, which halves older ones every session.
+    file : str
+        The name of the file that it came in; empty where it came in none.
+    """
+
+    id: str
+    merged_at: str
+    n_images: int
+    digest: str
+    labels: tuple[Label, ...]
+    calibration_weight: float = 1.0
+    file: str = ""
+
+    def renamed(self, old: Label, new: Label) -> "MergedSite":
+        """Return the same site after a class of the model has got another name."""
+        return replace(self, labels=tuple(new if label == old else label for label in self.labels))
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """All that is remembered; changes (``changes.py``) return another one.
+
+    Attributes
+    ----------
+    encoder : EncoderId
+    head : Head
+        What was settled, the sums and the coefficients, as far as they are there.
+    calibration : Calibration
+    sessions : tuple of SessionReport
+    site : str or None
+        The id of the site that the model belongs to.
+    sites : tuple of MergedSite
+        The sites whose sums are in it.
+    exported_counts : tuple of int
+        Images of every class of a model without sums, which cannot tell them.
+    sums_on_disk : bool
+        Whether the file has sums that were not read, as only predicting was asked for.
+    """
+
+    encoder: EncoderId
+    head: Head
+    calibration: Calibration = field(default_factory=Calibration)
+    sessions: tuple[SessionReport, ...] = ()
+    site: str | None = None
+    sites: tuple[MergedSite, ...] = ()
+    exported_counts: tuple[int, ...] = ()
+    sums_on_disk: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What the model can be used for."""
+        if self.head.sums is None:
+            return "predictor"
+        if self.head.coefficients is None:
+            return "sums"
+        fresh = not len(self.head.classes) and not self.sessions
+        return "site" if fresh and self.site is not None else "whole"
+
+    # Classes
+
+    @property
+    def counts(self) -> dict[Label, int]:
+        """How many images of each class were learned, those of forgotten classes included."""
+        counts = self.exported_counts
+        if self.head.sums is not None:
+            counts = tuple(round(count) for count in self.head.sums.class_counts.tolist())
+        return dict(zip(self.head.classes.tolist(), counts, strict=True))
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Which classes of the head may be answered with, (C,): forgotten ones may not."""
+        hidden = forgotten_label(self.head.classes.dtype.kind == "U")
+        return np.array([label != hidden for label in self.head.classes.tolist()], dtype=bool)
+
+    @property
+    def classes(self) -> Labels:
+        """The classes that may be answered with, sorted."""
+        return self.head.classes[self.shown]
+
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """How many images of each of ``classes`` were learned."""
+        return tuple(count for label, count in self.counts.items() if not is_forgotten(label))
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the classes are numbers; forgotten ones count as well."""
+        return len(self.head.classes) > 0 and self.head.classes.dtype.kind != "U"
+
+    # Answers
+
+    def scores(self, features: Features) -> Array:
+        """Return the scores of ``classes``, (n, C), for layer features, (n, n_inputs)."""
+        return self.head.scores(features)[:, self.shown]
+
+    def predict(self, features: Features) -> Labels:
+        """Return the likeliest class, (n,), for layer features, (n, n_inputs)."""
+        return np.asarray(self.classes[self.scores(features).argmax(axis=1)])
+
+    def answers(
+        self, scores: Array, names: Sequence[str], *, top: int, raw: bool = False
+    ) -> list[Prediction]:
+        """Say what images show that have these scores.
+
+        Parameters
+        ----------
+        scores : array of shape (n, C)
+            In the order of ``classes``.
+        names : sequence of str
+            What to call the images.
+        top : int
+            How many classes to name for each.
+        raw : bool, default=False
+            Give the scores themselves instead of probabilities.
+        """
+        given = scores if raw else probabilities(scores, self.calibration.likelihoods)
+        order = np.argsort(-given, axis=1, kind="stable")[:, :top]
+        labels = self.classes[order].tolist()
+        values = np.take_along_axis(given, order, axis=1).tolist()
+        tops = [tuple(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
+        return [
+            Prediction(*best[0], top=best, path=name)
+            for best, name in zip(tops, names, strict=True)
+        ]
