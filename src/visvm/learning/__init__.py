@@ -1,1 +1,6 @@
-"""Files and labels → sums."""
+"""Files and labels → sums. Predicting imports nothing of this.
+
+Reading order: ``labelled`` (folders, CSV files and lists → files and labels), ``work`` (what a
+session is to learn, and the ``Engine`` that does it), ``local`` (in this process), ``ray`` and
+``ray_tasks`` (on a cluster), ``session`` (all of it: a model before, a model after, a report).
+"""
