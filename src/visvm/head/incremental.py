@@ -352,9 +352,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
                 sample_weight, features, dtype=np.float64, ensure_non_negative=True
             )
         counted = weight > 0
-        if not counted.any():
+        if not counted.any():  # newer versions of scikit-learn have refused this already
             raise InputError(
                 "All values of sample_weight are 0. Leave it out to count each sample once.",
-                code="weights-zero",
+                code="weights-invalid",
             )
         return features[counted], labels[counted], weight[counted]
