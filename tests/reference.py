@@ -39,14 +39,9 @@ def scores(phi, y, test, ridge, svm_cost=10.0, weight=None, coding=signs):
 
 
 def normal_equations(phi, y, ridge, svm_cost):
-    """Eq. 14-17 with the sums accumulated one sample at a time, columns appended to Q as classes appear."""
-    width = phi.shape[1] + 1
-    gram, total, cross, classes = (
-        np.zeros((width, width)),
-        np.zeros(width),
-        np.zeros((width, 0)),
-        [],
-    )
+    """Eq. 14-17, adding one sample at a time, with a new column of Q for every new class."""
+    width, classes = phi.shape[1] + 1, []
+    gram, total, cross = np.zeros((width, width)), np.zeros(width), np.zeros((width, 0))
     for sample, label in zip(augmented(phi), y, strict=True):
         if label not in classes:
             classes.append(label)
@@ -83,7 +78,7 @@ def relu_map(features, matrix):
 
 
 def error(got, wanted):
-    """Largest difference, as a share of the scores' own range (of their size where they are all alike)."""
+    """Largest difference, as a share of the scores' range, or of their size where all are alike."""
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert got.shape == wanted.shape, (got.shape, wanted.shape)
     scale = max(np.ptp(wanted), np.abs(wanted).max(), 1e-9)

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from tests import reference
 from tests.conftest import make_stream
-from visvm import IncrementalLSSVC, VisClassifier
+from visvm import IllConditionedWarning, IncrementalLSSVC, VisClassifier
 from visvm.head.scatter import DenseScatter, ThinScatter
 
 THIN, DENSE = 400, 30  # widths that keep 120 samples in the thin form, and in the dense
@@ -138,7 +138,7 @@ def test_everything_can_be_forgotten_and_learned_again(stream, width):
     before = model.decision_function(X)
     model.forget(X, y)
     assert model.classes_.size == 0
-    with pytest.raises(NotFittedError, match="forgotten every class"):
+    with pytest.raises(NotFittedError):
         model.predict(X)
     model.partial_fit(X, y)
     assert reference.error(model.decision_function(X), before) < 1e-9
@@ -293,7 +293,7 @@ def test_ridge_is_raised_with_a_warning_where_float64_cannot_resolve_it():
     base = generator.normal(size=(40, 3)) * 1e6
     X = np.hstack([base, base @ generator.normal(size=(3, 12))])  # rank 3 of 15, huge
     y = np.arange(40) % 2
-    with pytest.warns(UserWarning, match="below what float64 resolves"):
+    with pytest.warns(IllConditionedWarning, match="1e-12"):
         model = IncrementalLSSVC(n_components=None, ridge=1e-12).fit(X, y)
     assert np.isfinite(model.decision_function(X)).all()
 

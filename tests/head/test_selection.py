@@ -126,7 +126,7 @@ def test_the_chosen_ridge_stays_for_later_sessions_and_a_given_one_is_used_as_it
     assert chosen == min(path, key=lambda trial: trial.mse).ridge
     model.partial_fit(X[60:] * 3, y[60:])
     assert model.ridge_ == chosen
-    assert model.ridge_path_ is path
+    assert model.ridge_path_ == path
     given = IncrementalLSSVC(n_components=50, ridge=0.123).fit(X, y)
     assert (given.ridge_, given.ridge_path_) == (0.123, [])
 
@@ -258,7 +258,7 @@ def test_the_mixer_is_trained_once_on_all_base_data():
 
 
 def test_a_few_easy_images_do_not_choose_a_tiny_ridge():
-    """Any λ fits them; a tiny one then costs many points where later sessions bring the number of images near D."""
+    """Any λ fits them; a tiny one costs many points once the number of images nears D."""
     X, y = make_stream(n=800, d=24, n_classes=20, seed=3)
     base = np.isin(y, ["class 0", "class 1"])
     base &= np.cumsum(base) <= 12

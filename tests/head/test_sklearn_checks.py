@@ -4,7 +4,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from visvm import IncrementalLSSVC, VisClassifier
 
-SPLIT = "λ is chosen on a random split, which sees a weighted sample once and its copies apart; with ridge given it passes"
+SPLIT = (
+    "λ is chosen on a random split, which sees a weighted sample once and its copies apart; "
+    "with ridge given it passes"
+)
 BATCHES = (
     "the mixer is trained on random batches, which see a weighted sample once and its copies apart"
 )

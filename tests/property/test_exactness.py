@@ -1,4 +1,4 @@
-"""Exactness over drawn sizes, λ, means, dtypes, splits and orders, against ``tests/reference.py``."""
+"""Exactness against ``tests/reference.py``, for drawn sizes, λ, means, dtypes, splits, orders."""
 
 import copy
 

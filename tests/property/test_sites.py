@@ -1,4 +1,7 @@
-"""Sums of several sites, over drawn estimators, sizes, λ, means, labels and orders, against ``tests/reference.py``."""
+"""Sums of several sites against ``tests/reference.py``.
+
+Drawn are the estimators, sizes, λ, means, labels and orders.
+"""
 
 import copy
 
@@ -15,7 +18,7 @@ from visvm.head.selection import RIDGE_CANDIDATES
 
 @st.composite
 def federations(draw):
-    """A settled model that knows nothing; samples with labels; and the rows of the base and of every site."""
+    """A settled model that knows nothing, samples with labels, and the rows of base and sites."""
     d, n_classes = draw(st.integers(1, 8), "d"), draw(st.integers(1, 6), "n_classes")
     sizes = [
         draw(st.integers(2, 30), "n_base"),
@@ -64,7 +67,7 @@ def federations(draw):
 
 def assert_learned(model, X, y, rows):
     """The model must be the one that learned these rows in one process."""
-    phi = np.asarray(model._lift(X), dtype=np.float64)
+    phi = model.head_.settled.lift(X)
     assert model.classes_.tolist() == np.unique(y[rows]).tolist()
     assert (
         model.statistics_.class_counts.tolist()

@@ -1,8 +1,9 @@
-"""Layer features → scores, with numpy and SciPy only.
+"""Layer features → scores, with numpy and SciPy only; the estimators also need scikit-learn.
 
-Reading order: ``fusion`` (layers → fused feature), ``kernel_map`` (fused → lifted), ``statistics``
-and ``scatter`` (lifted → sums), ``solver`` (sums → coefficients), ``selection`` (the base session's
-choices), ``memory`` (what all that will take), ``incremental`` and ``classifier`` (the estimators),
-``predictor`` (all that predicting needs of them), ``calibration`` (scores → probabilities).
-``products`` is the linear algebra below, ``checks`` the checks of what comes in.
+Reading order, as the data flows: ``fusion`` (layers → fused feature), ``kernel_map`` (fused →
+lifted), ``lift`` (both as one frozen step), ``statistics`` and ``scatter`` (lifted → sums),
+``solver`` (sums → coefficients), ``selection`` and ``settle`` (what the base session decides),
+``head`` (all of these as one frozen value), ``incremental`` and ``estimators`` (its scikit-learn
+shells), ``calibration`` (scores → probabilities). Below them are ``products`` (linear algebra),
+``memory`` (what a session will take) and ``checks`` (of what comes in).
 """

@@ -1,28 +1,26 @@
-"""Scores → probabilities that can be believed.
+"""Scores → calibrated probabilities.
 
-``p = softmax(β · scores)``, with the one number β chosen so that the probabilities of *unseen*
-images are right. Images held back for this would be lost for learning, so the images of each
-session are scored as if each had not been learned (leave-one-out, in closed form), and the
-log-likelihood of their labels is noted for a grid of β. These are sums over images too: merged
-models add, and from session to session the older ones count half, as they were measured among fewer
-classes.
+``p = softmax(β · scores)``, with one number β chosen so that the probabilities of *unseen* images
+are right. Images held back for this would be lost for learning. So the images of each session are
+scored as if each had not been learned (leave-one-out, in closed form), and the log-likelihood of
+their labels is noted for a grid of β. These are sums over images too: merging adds them. At each
+new session the older sums count half, because they were measured among fewer classes.
 
-A few images that are all recognised would call for an infinite β. So every label is taken to be
-wrong with a chance of one in n + 2 for n images, as Platt (1999) does.
+A few images that are all recognised would call for an infinite β. So every label of n images is
+taken to be wrong with a chance of one in n + 2, as in Platt (1999).
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
-from visvm.head.products import Array
+from visvm.head.products import Array, Indices
 
 INVERSE_TEMPERATURES: Array = np.geomspace(0.25, 64.0, 49)
 """The grid of β."""
 
 
-def log_likelihoods(scores: Array, targets: NDArray[np.intp]) -> Array:
-    """Log-likelihood of labels under every β of the grid, (49,).
+def log_likelihoods(scores: Array, targets: Indices) -> Array:
+    """Return the log-likelihood of labels under every β of the grid, (49,).
 
     Parameters
     ----------
@@ -34,7 +32,8 @@ def log_likelihoods(scores: Array, targets: NDArray[np.intp]) -> Array:
     Examples
     --------
     >>> right = np.array([[2.0, 0.0], [0.0, 2.0]]); wrong = right[::-1]
-    >>> high, low = (log_likelihoods(np.tile(x, (20, 1)), np.tile([0, 1], 20)) for x in (right, wrong))
+    >>> targets = np.tile([0, 1], 20)
+    >>> high, low = (log_likelihoods(np.tile(x, (20, 1)), targets) for x in (right, wrong))
     >>> inverse_temperature(high) > 1 > inverse_temperature(low)
     True
     """
@@ -43,17 +42,16 @@ def log_likelihoods(scores: Array, targets: NDArray[np.intp]) -> Array:
     sums = np.empty(len(INVERSE_TEMPERATURES))
     for place, beta in enumerate(INVERSE_TEMPERATURES):
         logs = log_softmax(beta * scores, axis=1)
-        sums[place] = (1.0 - doubt) * logs[
-            np.arange(n), targets
-        ].sum() + doubt * logs.sum() / n_classes
+        right = logs[np.arange(n), targets].sum()
+        sums[place] = (1.0 - doubt) * right + doubt * logs.sum() / n_classes
     return sums
 
 
 def inverse_temperature(sums: Array) -> float:
-    """The β under which the labels noted in these sums, (49,), are likeliest."""
+    """Return the β under which the labels noted in these sums, (49,), are likeliest."""
     return float(INVERSE_TEMPERATURES[np.argmax(sums)])
 
 
 def probabilities(scores: Array, sums: Array) -> Array:
-    """Probabilities of the classes, (n, C), from scores, (n, C)."""
+    """Turn scores, (n, C), into probabilities of the classes, (n, C)."""
     return np.asarray(softmax(inverse_temperature(sums) * scores, axis=1))

@@ -1,4 +1,4 @@
-"""Checks of parameters, features and labels: what must be how, what was given, what to do, on one line."""
+"""Checks of parameters, features and labels that come from outside."""
 
 import sys
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ Labels = NDArray[np.generic]
 
 
 @contextmanager
-def as_input_error() -> Iterator[None]:
+def as_input_error(code: str) -> Iterator[None]:
     """Turn a ValueError of scikit-learn's checks into ours, on one line."""
     try:
         yield
     except ValueError as error:
-        raise InputError(" ".join(str(error).split())) from error
+        raise InputError(" ".join(str(error).split()), code=code) from error
 
 
 def require(holds: bool, estimator: object, name: str, what: str) -> None:
@@ -38,12 +38,12 @@ def parameter_error(owner: str, name: str, value: object, what: str) -> InputErr
 
 
 def is_count(value: object) -> bool:
-    """Whether this is a whole number of at least 1."""
+    """Return whether this is a whole number of at least 1."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
 
 
 def is_positive(value: object, *, or_zero: bool = False) -> bool:
-    """Whether this is a finite number above 0, or at least 0."""
+    """Return whether this is a finite number above 0, or at least 0."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         return False
     number = value.item() if isinstance(value, np.generic) else value
@@ -51,17 +51,17 @@ def is_positive(value: object, *, or_zero: bool = False) -> bool:
 
 
 def is_filled(value: object) -> bool:
-    """Whether this is a sequence with something in it."""
+    """Return whether this is a sequence with something in it."""
     return isinstance(value, (list, tuple, np.ndarray)) and len(value) > 0
 
 
 def seed_of(random_state: Any) -> int:
-    """An int is the seed itself; anything else scikit-learn takes gives one."""
+    """Return an int as it is, and draw one from anything else that scikit-learn takes."""
     if isinstance(random_state, Integral) and 0 <= int(random_state) < 2**64:
         return int(random_state)
     from sklearn.utils import check_random_state
 
-    with as_input_error():
+    with as_input_error("parameter-random-state"):
         return int(check_random_state(random_state).randint(2**31 - 1))
 
 
@@ -73,62 +73,94 @@ def check_finite(X: NDArray[Any]) -> None:
         row, column = np.argwhere(~np.isfinite(X))[0]
         what = "NaN" if np.isnan(X[row, column]) else "infinity"
         raise InputError(
-            f"X must hold finite numbers only; row {row}, column {column} is {what}: repair or leave out that row"
+            f"Input contains {what}: row {row}, column {column} of X. Repair or remove that row.",
+            code="features-not-finite",
         )
 
 
 def check_labels(y: Any, n: int, owner: str) -> Labels:
-    """Labels of `n` samples, all strings or all numbers."""
+    """Return the labels of `n` samples as an array, all strings or all numbers."""
     if y is None:
         raise InputError(
-            f"{owner} requires y to be passed, but the target y is None: give one label for every sample"
+            f"{owner} requires y to be passed, but the target y is None. Give every row a label.",
+            code="labels-missing",
         )
     from sklearn.utils.validation import column_or_1d
 
-    with as_input_error():
+    with as_input_error("labels-shape"):
         labels = np.asarray(
             column_or_1d(y if hasattr(y, "dtype") else np.array(y, dtype=object), warn=True)
         )
     if labels.dtype.kind in "OT":
-        missing = [place for place, label in enumerate(labels) if label is None or label != label]
-        if missing:
-            raise InputError(
-                f"Input y contains NaN or None: sample {missing[0]} has no label; give it one or leave it out"
-            )
-        if len({isinstance(label, str) for label in labels}) > 1:
-            raise InputError("labels must be all strings or all numbers; got both: convert them")
+        _check_objects(labels)
         labels = np.array(labels.tolist())
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InputError("Input y contains infinity or NaN: give every sample a label")
-    if labels.dtype.kind not in "biufU" or (
-        labels.dtype.kind == "f" and not (labels == np.floor(labels)).all()
-    ):
-        raise InputError(
-            f"Unknown label type: labels must be strings or whole numbers; got {labels[:3].tolist()}: convert them"
-        )
-    if (
-        labels.dtype.kind in "uf"
-        and len(labels)
-        and np.abs(labels).max() >= (2**63 if labels.dtype.kind == "u" else 2**53)
-    ):
-        raise InputError(
-            "labels must be whole numbers that a 64-bit integer holds exactly; these do not fit: use strings"
-        )
+    _check_values(labels)
     if labels.dtype.kind in "iu":
         labels = labels.astype(np.int64)
     if len(labels) != n:
         raise InputError(
-            f"X and y must have as many samples as each other; got {n} and {len(labels)}: give one label a row"
+            f"X has {n} rows, but y has {len(labels)} labels. Give one label for each row.",
+            code="labels-count",
         )
     return labels
 
 
+def _check_objects(labels: Labels) -> None:
+    """Refuse missing labels, and strings beside numbers."""
+    for place, label in enumerate(labels):
+        if label is None or label != label:
+            raise _unlabelled(place)
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise InputError(
+            "Some labels are strings and others are numbers. Convert them to one kind.",
+            code="labels-mixed",
+        )
+
+
+def _unlabelled(place: int) -> InputError:
+    return InputError(
+        f"Input y contains NaN, None or infinity: sample {place} has no label. "
+        "Label that sample, or remove it.",
+        code="label-missing",
+    )
+
+
+def _check_values(labels: NDArray[Any]) -> None:
+    """Refuse labels that are neither strings nor whole numbers of 64 bits."""
+    kind = labels.dtype.kind
+    if kind == "f" and not np.isfinite(labels).all():
+        raise _unlabelled(int(np.isfinite(labels).argmin()))
+    if kind not in "biufU" or (kind == "f" and not (labels == np.floor(labels)).all()):
+        raise InputError(
+            f"Unknown label type: {labels[:3].tolist()}. Use strings or whole numbers.",
+            code="label-type",
+        )
+    largest = 2**63 if kind == "u" else 2**53
+    if kind in "uf" and len(labels) and np.abs(labels).max() >= largest:
+        raise InputError(
+            "Some labels are too large to be held exactly as 64-bit integers. Use strings.",
+            code="label-too-large",
+        )
+
+
+def listed(classes: Labels) -> str:
+    """Return the first classes as a message names them.
+
+    Examples
+    --------
+    >>> listed(np.array(["gull", "owl"])), listed(np.arange(9)), listed(np.array([]))
+    ("'gull', 'owl'", '0, 1, 2, 3, 4, …', 'none')
+    """
+    names = [repr(name) for name in classes[:5].tolist()]
+    return ", ".join(names + ["…"] * (len(classes) > 5)) or "none"
+
+
 def check_one_kind(classes: Labels, labels: Labels) -> None:
     """Refuse strings where the classes learned are numbers, and the other way round."""
-    if len(classes) and (classes.dtype.kind == "U") != (labels.dtype.kind == "U"):
-        known, given = (
-            ("strings", "numbers") if classes.dtype.kind == "U" else ("numbers", "strings")
-        )
+    strings = classes.dtype.kind == "U"
+    if len(classes) and strings != (labels.dtype.kind == "U"):
+        known, given = ("strings", "numbers") if strings else ("numbers", "strings")
         raise InputError(
-            f"labels must be of one kind; the classes learned are {known}, these are {given}: convert them"
+            f"The classes learned are {known}, but these labels are {given}. Convert the labels.",
+            code="labels-other-kind",
         )

@@ -4,18 +4,17 @@ Legend (the paper's eq. 3-6)::
 
     m = concat of h_l over the tapped layers          (n, sum of their dims)
     a = GELU(m V' + b_V)                               (n, hidden)
-    r = a U' + b_U                                     (n, layer_dim)   the residual, zero before training
+    r = a U' + b_U                                     (n, layer_dim)   residual, zero at the start
     u = h_L + r                                        (n, layer_dim)   the fused feature
     loss = mean over samples of  cross-entropy(u W' + b_W, y) + identity_weight * |r|^2
 
 V, U and the auxiliary classifier W learn by gradient descent on the base session; W is then thrown
 away and the mixer never changes again. Training is done in units in which |h_L| is 8 on average, so
-that features of any scale train alike: about 8 is what the paper's kind of encoder, CLIP's
-ViT-B/16, gives.
+that features of any scale train alike. CLIP's ViT-B/16, the paper's kind of encoder, gives about 8.
 
-The paper trains by plain SGD. From the identity a few dozen such steps lead nowhere: the residual
-stays below 1 % of the feature and hardly an answer changes (benchmarks/BASE_SESSION.md). Adam gets
-somewhere in as few epochs, and is the default; RESULTS.md says what it gains.
+The paper trains by plain SGD. Starting from the identity, a few dozen such steps lead nowhere: the
+residual stays below 1 % of the feature and hardly an answer changes (benchmarks/BASE_SESSION.md).
+Adam gets somewhere in as few epochs, and is the default; RESULTS.md says what it gains.
 """
 
 import hashlib
@@ -24,11 +23,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf, log_softmax
 
 from visvm.errors import InputError
-from visvm.head.products import Array
+from visvm.head.products import Array, Indices
 
 _NORM = 8.0  # root mean square length of h_L in training
 
@@ -43,7 +41,7 @@ class MixerWeights(NamedTuple):
 
 
 class TrainingWeights(NamedTuple):
-    """The mixer and, as long as it is trained, the auxiliary classifier."""
+    """The mixer and the auxiliary classifier, which exists during training only."""
 
     v: Array
     v_bias: Array
@@ -113,12 +111,12 @@ class ResidualMixer:
 
 
 def final_layer(layer_features: Array, layer_dims: Sequence[int]) -> Array:
-    """h_L, shape (n, layer_dims[-1]), in float64."""
+    """Return h_L, (n, layer_dims[-1]), in float64."""
     return np.asarray(layer_features[:, -layer_dims[-1] :], dtype=np.float64)
 
 
 def tapped_layers(layer_features: Array, layer_dims: Sequence[int], layers: Sequence[int]) -> Array:
-    """m, the tapped layers side by side in the order of `layers`, in float64."""
+    """Return m, the tapped layers side by side in the order of `layers`, in float64."""
     ends = np.cumsum(layer_dims)
     parts = [layer_features[:, ends[i - 1] - layer_dims[i - 1] : ends[i - 1]] for i in layers]
     return np.concatenate(parts, axis=1, dtype=np.float64)
@@ -132,7 +130,10 @@ def initial_weights(
     n_classes: int,
     generator: np.random.Generator,
 ) -> TrainingWeights:
-    """Weights of the identity: U and b_U are zero, the rest uniform in ±1/sqrt(inputs), as torch's Linear starts."""
+    """Return the weights of the identity.
+
+    U and b_U are zero; the rest is uniform in ±1/sqrt(inputs), as torch's Linear starts.
+    """
     width, out = sum(layer_dims[i - 1] for i in layers), layer_dims[-1]
 
     def uniform(inputs: int, *shape: int) -> Array:
@@ -149,7 +150,7 @@ def initial_weights(
 
 
 def _residual(weights: MixerWeights | TrainingWeights, tapped: Array) -> tuple[Array, Array, Array]:
-    """z = m V' + b_V, its normal distribution function, and the residual r (eq. 4, exact GELU)."""
+    """Return z = m V' + b_V, its normal distribution function, and r (eq. 4, exact GELU)."""
     z = tapped @ weights.v.T + weights.v_bias
     below = 0.5 * (1.0 + erf(z / np.sqrt(2.0)))
     return z, below, (z * below) @ weights.u.T + weights.u_bias
@@ -159,21 +160,21 @@ def adaptation_loss(
     weights: TrainingWeights,
     tapped: Array,
     final: Array,
-    targets: NDArray[np.intp],
+    targets: Indices,
     sample_weight: Array,
     identity_weight: float,
 ) -> tuple[float, TrainingWeights]:
-    """Eq. 6 and its gradient.
+    """Return the loss of eq. 6 and its gradient.
 
     Parameters
     ----------
     weights : TrainingWeights
     tapped : array of shape (n, width of m)
     final : array of shape (n, layer_dim)
-    targets : int array of shape (n,)
+    targets : array of shape (n,)
         Class indices.
     sample_weight : array of shape (n,)
-        Weight of each sample's term; ones give the plain mean.
+        Ones give the plain mean.
     identity_weight : float
         λ_adapt.
 
@@ -197,7 +198,7 @@ def adaptation_loss(
     d_fused = d_logits @ weights.auxiliary + 2.0 * identity_weight * share * residual
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
     d_z = (d_fused @ weights.u) * (below + z * density)
-    gradient = TrainingWeights(
+    return loss, TrainingWeights(
         v=d_z.T @ tapped,
         v_bias=d_z.sum(axis=0),
         u=d_fused.T @ (z * below),
@@ -205,11 +206,10 @@ def adaptation_loss(
         auxiliary=d_logits.T @ fused,
         auxiliary_bias=d_logits.sum(axis=0),
     )
-    return loss, gradient
 
 
 def _plain_steps(weights: TrainingWeights, rate: float) -> Callable[[TrainingWeights], None]:
-    """Steps of SGD: what moves `weights` by one gradient, in place."""
+    """Return the step of SGD, which moves `weights` by one gradient, in place."""
 
     def step(gradient: TrainingWeights) -> None:
         for array, slope in zip(weights, gradient, strict=True):
@@ -219,11 +219,8 @@ def _plain_steps(weights: TrainingWeights, rate: float) -> Callable[[TrainingWei
 
 
 def _adam_steps(weights: TrainingWeights, rate: float) -> Callable[[TrainingWeights], None]:
-    """Steps of Adam (Kingma and Ba, 2015) with its usual constants."""
-    means, squares = (
-        [np.zeros_like(array) for array in weights],
-        [np.zeros_like(array) for array in weights],
-    )
+    """Return the step of Adam (Kingma and Ba, 2015) with its usual constants."""
+    means, squares = ([np.zeros_like(array) for array in weights] for _ in range(2))
     keep_mean, keep_square, smallest = 0.9, 0.999, 1e-8
     count = 0
 
@@ -253,7 +250,10 @@ OPTIMIZERS = {"adam": Optimizer(_adam_steps, 0.001), "sgd": Optimizer(_plain_ste
 
 @dataclass(frozen=True)
 class MixerOptions:
-    """How the mixer is trained; all but the optimizer with its rate, and the unit of length, is the paper's."""
+    """How the mixer is trained.
+
+    The defaults are the paper's, except for the optimizer and its rate.
+    """
 
     hidden: int = 256
     epochs: int = 5
@@ -270,7 +270,7 @@ class MixerOptions:
 
 def train_mixer(
     layer_features: Array,
-    targets: NDArray[np.intp],
+    targets: Indices,
     sample_weight: Array,
     *,
     layer_dims: Sequence[int],
@@ -286,7 +286,7 @@ def train_mixer(
     Parameters
     ----------
     layer_features : array of shape (n, sum(layer_dims))
-    targets : int array of shape (n,)
+    targets : array of shape (n,)
         Class indices from 0.
     sample_weight : array of shape (n,)
     layer_dims, layers : sequence of int
@@ -299,10 +299,8 @@ def train_mixer(
     weights = initial_weights(
         layer_dims, layers, hidden=options.hidden, n_classes=n_classes, generator=generator
     )
-    tapped, final = (
-        tapped_layers(layer_features, layer_dims, layers),
-        final_layer(layer_features, layer_dims),
-    )
+    tapped = tapped_layers(layer_features, layer_dims, layers)
+    final = final_layer(layer_features, layer_dims)
     length = _mean_length(final)
     if n_classes == 1 or length == 0.0:
         return ResidualMixer(layer_dims, layers, MixerWeights(*weights[:4]))
@@ -312,8 +310,9 @@ def train_mixer(
         first, last = _descend(weights, data, options, np.random.default_rng([seed, 1]))
     if not last <= 2.0 * first:  # NaN too
         raise InputError(
-            f"the mixer's loss must not grow in training; it went from {first:.3g} to {last:.3g} with learning_rate "
-            f"{options.rate:g}: give a smaller one, or a smaller identity_weight"
+            f"The mixer's loss grew from {first:.3g} to {last:.3g} in training with learning_rate "
+            f"{options.rate:g}. Use a smaller learning_rate or a smaller identity_weight.",
+            code="mixer-diverged",
         )
     v, v_bias, u, u_bias = weights[:4]
     return ResidualMixer(
@@ -322,16 +321,16 @@ def train_mixer(
 
 
 def _mean_length(features: Array) -> float:
-    """Root mean square length of the rows, whatever their scale."""
+    """Return the root mean square length of the rows, whatever their scale."""
     peak = float(np.abs(features).max(initial=0.0))
-    return (
-        0.0 if peak == 0.0 else peak * float(np.sqrt(np.square(features / peak).sum(axis=1).mean()))
-    )
+    if peak == 0.0:
+        return 0.0
+    return peak * float(np.sqrt(np.square(features / peak).sum(axis=1).mean()))
 
 
 def _descend(
     weights: TrainingWeights,
-    data: tuple[Array, Array, NDArray[np.intp], Array],
+    data: tuple[Array, Array, Indices, Array],
     options: MixerOptions,
     generator: np.random.Generator,
 ) -> tuple[float, float]:

@@ -1,8 +1,7 @@
 """What a head has learned, as one frozen value, and everything that can be done with it.
 
-Learning, merging, unmerging, forgetting and renaming each return a new ``Head``: whatever raises
-has changed nothing. Features and labels are taken as checked (``estimators.py`` checks those of
-strangers).
+Learning, merging, unmerging, forgetting and renaming each return a new ``Head``, so an error
+changes nothing. Features and labels must have been checked, as ``incremental.py`` does.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import numpy as np
 
 from visvm.errors import InputError
 from visvm.head import memory
-from visvm.head.checks import Labels, check_one_kind
+from visvm.head.checks import Labels, check_one_kind, listed
 from visvm.head.lift import Features
 from visvm.head.products import Array, product
 from visvm.head.scatter import DenseScatter, ThinScatter
@@ -33,9 +32,21 @@ class Head:
     classes : array of shape (C,)
         Labels, sorted.
     sums : Statistics or None
-        All that is remembered of the data, never written to. None: it can only predict.
+        All that is remembered of the data. They never change. Without them, the head can only
+        predict.
     coefficients : array of shape (D + 1, C), or None
-        W̃, the bias last. None: the sums have not been solved yet.
+        W̃, the bias last; None until the sums are solved.
+
+    Examples
+    --------
+    >>> from visvm.head.settle import settle
+    >>> X, labels = np.array([[0.0], [1.0], [5.0], [6.0]]), np.array(["low", "low", "high", "high"])
+    >>> blank = Head.blank(settle(X, labels, HeadOptions(n_components=None, fused=False)))
+    >>> head = blank.learned(X, labels).solved()
+    >>> head.classes[head.scores(np.array([[0.5], [5.5]])).argmax(axis=1)].tolist()
+    ['low', 'high']
+    >>> len(blank.classes)
+    0
     """
 
     settled: Settled
@@ -50,17 +61,17 @@ class Head:
 
     @classmethod
     def of(cls, settled: Settled, sums: Statistics) -> "Head":
-        """Return a head with these sums, which are its own from now on, not solved yet."""
+        """Return a head with these sums, which must not change any more, not solved yet."""
         return cls(settled, sums.classes, sums, None)
 
     @property
     def statistics(self) -> Statistics:
-        """The sums of a head that is known to have them."""
+        """The sums, of a head that must have them."""
         assert self.sums is not None, "a head without sums can only predict"
         return self.sums
 
     def with_options(self, options: HeadOptions) -> "Head":
-        """Return the same head under other options."""
+        """Return the same head under other options; its coefficients wait for ``solved``."""
         return replace(self, settled=self.settled.with_options(options))
 
     # Changes
@@ -95,10 +106,11 @@ class Head:
         IncompatibleModelError
             They have another kernel map or mixer.
         """
-        for other in others:
+        for other in others:  # before anything is copied
             self.check_merge(other)
         sums = self.statistics.copy()
         for other in others:
+            Head.of(self.settled, sums).check_merge(other)  # with what the ones before it added
             sums.merge(other.statistics)
         return Head.of(self.settled, sums)
 
@@ -141,12 +153,18 @@ class Head:
         old, new : str or int
             A class that is known, and a name of the same kind.
         merge : bool, default=False
-            If the new name is a class already, make both one; needs the sums.
+            If the new name is a class already, make both one and solve; this needs the sums.
+
+        Raises
+        ------
+        InputError
+            The class is unknown, or the new name is taken or of the other kind.
         """
         names = self.classes.tolist()
         if old not in names:
-            known = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
-            raise InputError(f"There is no class {old!r}. Known: {known}.", code="class-unknown")
+            raise InputError(
+                f"There is no class {old!r}. Known: {listed(self.classes)}.", code="class-unknown"
+            )
         if new in names and not merge:
             raise InputError(
                 f"There is a class {new!r} already. Choose another name, or merge both.",
@@ -165,8 +183,7 @@ class Head:
 
     def scores(self, X: Features) -> Array:
         """Return the scores, (n, C), of layer features, (n, n_inputs)."""
-        assert self.coefficients is not None, "a head must be solved before it is asked"
-        return scores_of(X, self.settled.lift, self.coefficients)
+        return scores_of(X, self.settled.lift, self._coefficients())
 
     def leave_one_out_scores(self, X: Features, labels: Labels) -> Array:
         """Return the scores that learned samples would get from a head without them.
@@ -182,26 +199,43 @@ class Head:
         Returns
         -------
         array of shape (n, C)
+
+        Raises
+        ------
+        NeverLearnedError
         """
         sums, lift, ridge = self.statistics, self.settled.lift, self.settled.ridge
-        svm_cost = self.settled.options.svm_cost
+        svm_cost, coefficients = self.settled.options.svm_cost, self._coefficients()
         sums.require_learned(labels, np.ones(len(labels)))
-        scores = self.scores(X)
         # Below this λ, 1 - h of samples that can all be fitted drowns in rounding, and λ makes no
         # difference.
         least = 1e-6 * svm_cost * sums.square_sum() / sums.n_samples
         if ridge < least and sums.n_samples <= lift.width:
             # a copy, as the factor kept with the sums is that of λ
             sums, ridge = sums.copy(), least
-            scores = scores_of(X, lift, solve(sums, ridge, svm_cost))
+            coefficients = solve(sums, ridge, svm_cost)
+        scores = scores_of(X, lift, coefficients)
         signs = np.where(self.classes == labels[:, None], 1.0, -1.0)
         rest = 1.0 - leverage(sums, lift(X), ridge, svm_cost)
         return np.asarray(signs - (signs - scores) / np.maximum(rest, 1e-9)[:, None])
 
+    def _coefficients(self) -> Array:
+        assert self.coefficients is not None, "a head gives scores after solved() only"
+        return self.coefficients
+
     # Checks
 
     def check_merge(self, other: "Head", *, forgets: bool = False) -> None:
-        """Refuse a head whose sums cannot be added to these, or taken away."""
+        """Refuse a head whose sums cannot be added to these, or taken away.
+
+        Raises
+        ------
+        IncompatibleModelError
+            It has another kernel map or mixer.
+        InputError
+            Its classes are strings and these are numbers, or the other way round.
+        MemoryLimitError
+        """
         self.settled.lift.require_same(other.settled.lift)
         added = other.statistics
         if len(added.classes):
@@ -213,7 +247,7 @@ class Head:
     def require_memory(
         self, n_new: int, n_classes: int, *, dense: bool = False, forgets: bool = False
     ) -> None:
-        """Refuse what does not fit: `n_new` rows with at most `n_classes` new classes.
+        """Refuse `n_new` rows with at most `n_classes` new classes if memory cannot hold them.
 
         Raises
         ------

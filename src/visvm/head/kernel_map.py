@@ -3,11 +3,11 @@
 ``φ(u) = relu(uR)`` with R ~ N(0, 1/d) drawn once from a seed (the paper's eq. 8). Its inner product
 tends to half the arc-cosine kernel of degree 1 as D grows (Cho & Saul, 2009).
 
-R is not kept in a model file: it is drawn again from its seed. So its stream must never change. It
+A model file does not hold R: it is drawn again from its seed, so its stream must never change. It
 is made of Philox4x64 integers, whose values are fixed by a published specification, and of IEEE
-additions, products, divisions and square roots, which every machine rounds alike; the logarithm,
-which machines do not round alike, is computed here from those. The digest of R is kept beside the
-seed and proves it.
+additions, products, divisions and square roots, which every machine rounds alike. Machines do not
+round the logarithm alike, so it is computed here from those. A digest of R, kept beside the seed,
+proves that the same R was drawn.
 """
 
 import hashlib
@@ -23,7 +23,10 @@ _BLOCK = 1 << 16  # candidate pairs drawn at a time: part of the stream's defini
 
 
 def _log(x: Array) -> Array:
-    """Natural logarithm of positive x, from basic IEEE operations only, so that every machine gives the same bits."""
+    """Return the natural logarithm of positive x, with the same bits on every machine.
+
+    It is made of basic IEEE operations only.
+    """
     mantissa, exponent = np.frexp(x)  # exact
     low = mantissa < _SQRT_HALF
     mantissa = np.where(low, mantissa * 2.0, mantissa)
@@ -144,4 +147,4 @@ class KernelMap:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["n_inputs"], state["n_components"], state["seed"])  # type: ignore[misc]
         if self.digest != state["digest"]:
-            raise RuntimeError("the random map drawn from its seed is not the one that was pickled")
+            raise RuntimeError("The map drawn from its seed is not the one that was pickled.")

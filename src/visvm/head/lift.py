@@ -2,9 +2,8 @@
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
-
 from typing import Any
+
 from numpy.typing import NDArray
 
 from visvm.errors import IncompatibleModelError
@@ -12,7 +11,8 @@ from visvm.head.fusion import ResidualMixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.products import Array
 
-Features = NDArray[Any]  # float32 or float64
+Features = NDArray[Any]
+"""Float32 or float64, (n, width)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Lift:
     Parameters
     ----------
     mixer : ResidualMixer or None
-        Fuses the layers; None takes features as they are.
+        Fuses the layers; None passes the features on unchanged.
     kernel_map : KernelMap
 
     Examples
@@ -50,34 +50,33 @@ class Lift:
         """D, the width of the lifted features."""
         return self.kernel_map.width
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """SHA-256 of everything that decides φ."""
-        parts = [self.kernel_map.digest, "" if self.mixer is None else self.mixer.digest]
-        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+        return hashlib.sha256(" ".join(self._digests()).encode()).hexdigest()
 
     def require_same(self, other: "Lift") -> None:
-        """Refuse another lift, whose sums cannot be added to those of this one.
+        """Refuse a lift whose sums cannot be added to those of this one.
 
         Raises
         ------
         IncompatibleModelError
         """
-        if (self.mixer is None) != (other.mixer is None):
+        (my_map, my_mixer), (their_map, their_mixer) = self._digests(), other._digests()
+        if my_map != their_map:
             raise IncompatibleModelError(
-                "One model has a mixer and the other has none. Train both with the same estimator.",
-                code="merge-type",
-            )
-        mine, theirs = self.kernel_map.digest[:12], other.kernel_map.digest[:12]
-        if mine != theirs:
-            raise IncompatibleModelError(
-                f"The models have different kernel maps ({mine} and {theirs}), so their sums "
-                "cannot be added. Train both with the same n_components and random_state.",
+                f"The models have different kernel maps ({my_map[:12]} and {their_map[:12]}), so "
+                "their sums cannot be added. Train both with the same n_components and "
+                "random_state.",
                 code="merge-kernel-map",
             )
-        if self.digest != other.digest:
+        if my_mixer != their_mixer:
             raise IncompatibleModelError(
-                "The models have different mixers, so their sums cannot be added. "
-                "Grow both from copies of one model.",
+                f"The models have different mixers ({my_mixer[:12] or 'none'} and "
+                f"{their_mixer[:12] or 'none'}), so their sums cannot be added. Grow both from "
+                "copies of one model.",
                 code="merge-mixer",
             )
+
+    def _digests(self) -> tuple[str, str]:
+        return self.kernel_map.digest, "" if self.mixer is None else self.mixer.digest

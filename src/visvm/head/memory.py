@@ -1,4 +1,4 @@
-"""How much memory a session will need, told before it starts.
+"""How much memory a session will need, known before it starts.
 
 The figures count the arrays that are alive together at the worst moment; ``benchmarks/head.py``
 measures the same moments.
@@ -19,12 +19,12 @@ _FLOAT = 8
 
 
 def chunk_rows(width: int) -> int:
-    """How many lifted samples of this width make a chunk."""
+    """Return how many lifted samples of this width make a chunk."""
     return max(64, CHUNK_BYTES // (_FLOAT * max(width, 1)))
 
 
 def chunks(n: int, width: int) -> Iterator[slice]:
-    """Slices of at most a chunk's rows that cover `n` samples of this lifted width."""
+    """Return slices of at most one chunk that cover `n` samples of this lifted width."""
     step = chunk_rows(width)
     return (slice(begin, begin + step) for begin in range(0, n, step))
 
@@ -44,7 +44,7 @@ class SessionSizes:
     forgets: bool = False
 
     def accumulate_bytes(self) -> int:
-        """Peak while sums are added and solved: the old state and the new one, and what it takes to get there."""
+        """Return the peak while sums are added and solved: old state, new state and work space."""
         rows, after = self.n_rows, self.n_rows + self.n_new
         if self.is_dense:
             state = 2 * self.width**2
@@ -59,24 +59,27 @@ class SessionSizes:
         return _FLOAT * (state + chunk + columns + self.n_inputs * self.width)
 
     def held_bytes(self) -> int:
-        """What the model holds already."""
+        """Return what the model holds already."""
         return _FLOAT * (
             self.width**2 if self.is_dense else self.n_rows * self.width + self.n_rows**2 // 2
         )
 
     def select_bytes(self) -> int:
-        """Peak while λ is chosen and the mixer trained: the lifted sample, the decomposition, the layers."""
+        """Return the peak while λ is chosen and the mixer is trained.
+
+        It counts the lifted samples, their decomposition and the layers.
+        """
         side = min(self.n_selection, self.width)
         lifted = 2 * self.n_selection * self.width + 4 * side**2 + self.n_inputs * self.width
         return _FLOAT * (lifted + self.n_mixer)
 
     def peak_bytes(self) -> int:
-        """Peak of the whole session."""
+        """Return the peak of the whole session."""
         return max(self.accumulate_bytes(), self.select_bytes())
 
 
 def available_bytes() -> int | None:
-    """Memory this process may still take, as far as the system tells: None where it does not."""
+    """Return how much memory this process may still take, or None where the system does not say."""
     amounts = []
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
@@ -96,7 +99,7 @@ def available_bytes() -> int | None:
 
 
 def peak_bytes() -> int | None:
-    """The most memory this process has held so far, as far as the system tells."""
+    """Return the most memory this process has held, or None where the system does not say."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -106,7 +109,7 @@ def peak_bytes() -> int | None:
 
 
 def reset_peak() -> bool:
-    """Begin to count the peak anew; False where the system does not let us."""
+    """Start the count of the peak again; return False where the system does not allow it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -114,27 +117,27 @@ def reset_peak() -> bool:
     return True
 
 
-def require_memory(session: SessionSizes, limit: float | None) -> None:
-    """Refuse a session that would need more memory than `limit` bytes, or than the machine has left.
+def require_memory(sizes: SessionSizes, limit: float | None) -> None:
+    """Refuse a session that needs more than `limit` bytes, or than the machine has left.
 
     Raises
     ------
     MemoryLimitError
     """
-    needed = session.peak_bytes()
+    needed = sizes.peak_bytes()
     available = available_bytes() if limit is None else None
-    allowed = limit if available is None else available + session.held_bytes()
+    allowed = limit if available is None else available + sizes.held_bytes()
     if allowed is not None and needed > allowed:
         raise MemoryLimitError(
-            f"A session of {session.n_new} samples needs about {human_bytes(needed)} of memory, and "
-            f"there are {human_bytes(allowed)}. Learn in smaller batches, lower n_components, or "
-            "raise memory_limit.",
+            f"A session of {sizes.n_new} samples needs about {human_bytes(needed)} of memory, but "
+            f"only {human_bytes(allowed)} may be used. Learn in smaller batches, lower "
+            "n_components, or raise memory_limit.",
             code="memory-session",
         )
 
 
 def human_bytes(amount: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes as people read it."""
     if amount < 2**20:
         return f"{amount / 2**10:.1f} KiB"
     return f"{amount / 2**30:.2f} GiB" if amount >= 2**30 else f"{amount / 2**20:.1f} MiB"

@@ -1,8 +1,8 @@
 """Large matrix products and factorisations, all by SciPy's BLAS.
 
-numpy and SciPy bring a BLAS each, with threads of its own that wait busily between calls; work that
-alternates between the two loses a third of its speed to that. SciPy's has the symmetric and
-in-place calls, so everything large goes there.
+numpy and SciPy each bring a BLAS with its own threads, which wait busily between calls. Work that
+alternates between the two loses a third of its speed. SciPy's has the symmetric and in-place calls,
+so everything large goes there.
 
 Symmetric matrices live in the lower triangle of a Fortran-ordered square; the upper triangle is
 scratch space in which ``ShiftedCholesky`` puts its factor, so that solving needs no second matrix.
@@ -22,7 +22,7 @@ _PANEL = 512
 
 
 def product(left: NDArray[np.floating[Any]], right: NDArray[np.floating[Any]]) -> Array:
-    """left @ right, in C order."""
+    """Return left @ right, in C order."""
     # C order is Fortran order of the transpose: (left @ right)ᵀ = rightᵀ @ leftᵀ
     (a, a_turned), (b, b_turned) = _operand(right), _operand(left)
     return np.asarray(blas.dgemm(1.0, a, b, trans_a=not a_turned, trans_b=not b_turned).T)
@@ -37,32 +37,35 @@ def add_product(total: Array, left: Array, right: Array) -> None:
 
 
 def _operand(matrix: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floating[Any]], bool]:
-    """The matrix or its transpose, whichever is in Fortran order, and whether it is the transpose."""
+    """Return the matrix in Fortran order, or else its transpose, and whether it is transposed."""
     if matrix.flags.f_contiguous:
         return matrix, False
     return np.ascontiguousarray(matrix).T, True
 
 
 def add_symmetric_product(matrix: Array, rows: Array, sign: float = 1.0) -> None:
-    """Add ±rowsᵀrows to the lower triangle of a Fortran-ordered matrix, in place (half the work of a full product)."""
+    """Add ±rowsᵀrows to the lower triangle of a Fortran-ordered matrix, in place.
+
+    This is half the work of a full product.
+    """
     blas.dsyrk(sign, np.ascontiguousarray(rows).T, beta=1.0, c=matrix, lower=1, overwrite_c=1)
 
 
 def kernel_product(rows: Array) -> Array:
-    """The lower triangle of rows @ rowsᵀ, in Fortran order."""
+    """Return the lower triangle of rows @ rowsᵀ, in Fortran order."""
     return np.asarray(blas.dsyrk(1.0, np.ascontiguousarray(rows).T, trans=1, lower=1))
 
 
 def mirrored(matrix: Array) -> Array:
-    """The whole of a symmetric matrix whose lower triangle counts, as a new array."""
+    """Return the whole of a symmetric matrix whose lower triangle counts, as a new array."""
     lower = np.tril(matrix)
     return np.asarray(lower + np.tril(lower, -1).T)
 
 
 class GrowingCholesky:
-    """Cholesky factor of ``K + shift·I`` in panels of rows, extended when rows and columns are appended to K.
+    """Cholesky factor of ``K + shift·I`` in panels of rows, which grows with K.
 
-    Panels are never written to once they stand, so that copies share them.
+    A finished panel is never written to, so copies can share it.
     """
 
     def __init__(self, shift: float) -> None:
@@ -77,7 +80,7 @@ class GrowingCholesky:
         return sum(len(corner) for _, corner in self._panels)
 
     def leading(self, rows: int) -> "GrowingCholesky":
-        """The factor of the leading rows and columns of K."""
+        """Return the factor of the leading rows and columns of K."""
         twin, count = GrowingCholesky(self.shift), 0
         twin.largest = self.largest
         for left, corner in self._panels:
@@ -95,14 +98,19 @@ class GrowingCholesky:
         return twin
 
     def append(self, left: Array, corner: Array) -> None:
-        """Append rows to K: `left` against the rows before, (n, rows), `corner` among themselves, both in Fortran order.
+        """Append rows and columns to K.
 
-        Both are overwritten.
+        Parameters
+        ----------
+        left : array of shape (n, rows)
+            Products with the rows before, in Fortran order. Overwritten.
+        corner : array of shape (n, n)
+            Products among the new rows, in Fortran order. Overwritten.
 
         Raises
         ------
         LinAlgError
-            K + shift·I is not positive definite to working precision. The factor is then as it was.
+            K + shift·I is not positive definite to working precision. The factor is unchanged.
         """
         self.largest = float(np.maximum(self.largest, corner.diagonal().max()))  # keeps a NaN
         begin = self._substitute(left)
@@ -115,7 +123,10 @@ class GrowingCholesky:
         self._panels.append((left, factor))
 
     def _substitute(self, rows: Array) -> int:
-        """Multiply rows, (k, n_rows) in Fortran order, by the inverse transpose of the factor, in place; return n_rows."""
+        """Multiply rows by the inverse transpose of the factor, in place, and return n_rows.
+
+        They have shape (k, n_rows) and are in Fortran order.
+        """
         begin = 0
         for before, triangle in self._panels:
             here = rows[:, begin : begin + len(triangle)]
@@ -142,7 +153,9 @@ class GrowingCholesky:
 
 
 class ShiftedCholesky:
-    """Cholesky factor of ``matrix + shift·I``, held in the matrix's own upper triangle while the block lasts.
+    """Cholesky factor of ``matrix + shift·I``, in the matrix's own upper triangle.
+
+    It is there as long as the ``with`` block lasts.
 
     Raises
     ------

@@ -5,15 +5,15 @@ class sums. It is kept instead of the Gram matrix because ReLU features have a m
 their spread: the Gram matrix spends float64's digits on the mean, and a small λ then drowns in
 rounding (``solver.py``).
 
-- **Thin**: while few samples have been seen, a factor F with FᵀF = scatter, one row a sample, and the Cholesky factor of its
-  small kernel matrix FFᵀ. Nothing of size D x D exists.
+- **Thin**: while few samples have been seen, a factor F with FᵀF = scatter, one row a sample, and
+  the Cholesky factor of its small kernel matrix FFᵀ. Nothing of size D x D exists.
 - **Dense**: the D x D matrix itself.
 
 Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. No row of F
 belongs to one sample: the rows of every batch are turned by a random rotation that is not kept. Its
-seed is a hash of sums over the rows themselves, so that equal data give equal bits while nobody who
-lacks the data can draw the rotation again. What a rotation leaves as it is can still be told from
-F: each session's scatter, and with the targets each session's class sums.
+seed is a hash of sums over the rows themselves. Equal data therefore give equal bits, and nobody
+without the data can draw the rotation again. F still reveals what a rotation leaves unchanged: each
+session's scatter and, with the targets, each session's class sums.
 """
 
 import hashlib
@@ -36,12 +36,11 @@ from visvm.head.products import (
 )
 
 THIN_SHARE = 2 / 3
-"""The thin form is kept up to this share of D in rows. It stays the faster one nearly up to D, where a session's N²·n operations
-meet the D³/3 of a dense one; but from here on it would, beside the dense form it turns into,
-outgrow two dense matrices."""
+"""The thin form is kept up to this share of D in rows. It is the faster one nearly up to D, where
+a session's N²·n operations meet the D³/3 of a dense one. Past this share, though, it would outgrow
+two dense matrices while it turns into one."""
 
-# rows turned together: every stored row is a blend of many samples, at a cost far below the kernel
-# rows'
+# Rows turned together: every stored row blends many samples, at a cost far below the kernel rows'.
 _GROUP = 64
 
 
@@ -53,8 +52,8 @@ class DenseScatter:
     matrix : array of shape (D, D)
         Of which the lower triangle counts.
     cross : array of shape (D, C)
-        Σ (φ - mean)(t - mean of t)ᵀ over the one-hot targets t. Class sums and mean would give it
-        too, but not its last digits.
+        Σ (φ - mean)(t - mean of t)ᵀ over the one-hot targets t. Class sums and mean would give
+        it too, without its last digits.
     """
 
     def __init__(self, matrix: Array, cross: Array) -> None:
@@ -62,7 +61,7 @@ class DenseScatter:
         self.cross = cross
 
     def copy(self) -> "DenseScatter":
-        """An independent copy."""
+        """Return an independent copy."""
         return DenseScatter(self.matrix.copy(order="F"), self.cross.copy())
 
     def __getstate__(self) -> tuple[int, Array, Array]:
@@ -73,7 +72,7 @@ class DenseScatter:
         self.matrix, self.cross = unpacked(state[1], state[0]), state[2]
 
     def add(self, rows: Array, targets: Array) -> None:
-        """Add the difference rows of a batch, shape (n, D), with their targets, shape (n, C)."""
+        """Add the difference rows of a batch, (n, D), with their targets, (n, C)."""
         add_symmetric_product(self.matrix, rows)
         self.cross += product(rows.T, targets)
 
@@ -93,33 +92,38 @@ class DenseScatter:
         self.cross -= product(rows.T, targets)
 
     def check(self, scale: float) -> None:
-        """Refuse sums that no data could have, after a subtraction from squares that added up to `scale`."""
+        """Refuse sums that no data could have, after squares that add up to `scale` were reduced.
+
+        Raises
+        ------
+        NeverLearnedError
+        """
         try:
             with ShiftedCholesky(self.matrix, 1e-9 * scale + np.finfo(float).tiny):
                 pass
         except LinAlgError:
-            raise NeverLearnedError(_NEVER_LEARNED) from None
+            raise never_learned() from None
 
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
         """Move the class columns to `places` among `n_classes`, as ``reordered`` does."""
         self.cross = reordered(self.cross, n_classes, places)
 
     def arrays(self) -> Iterator[Array]:
-        """All that counts."""
+        """Yield every array that counts."""
         yield from (self.matrix[column:, column] for column in range(len(self.matrix)))
         yield self.cross
 
     def trace(self) -> float:
-        """Sum of the eigenvalues."""
+        """Return the sum of the eigenvalues."""
         return float(np.trace(self.matrix))
 
     def to_matrix(self) -> Array:
-        """The whole symmetric matrix, (D, D), as a new array."""
+        """Return the whole symmetric matrix, (D, D), as a new array."""
         return mirrored(self.matrix)
 
 
 def packed(matrix: Array) -> Array:
-    """The lower triangle, column by column, (D(D + 1)/2,)."""
+    """Return the lower triangle, column by column, (D(D + 1)/2,)."""
     size = len(matrix)
     packed, begin = np.empty(size * (size + 1) // 2), 0
     for column in range(size):
@@ -129,7 +133,7 @@ def packed(matrix: Array) -> Array:
 
 
 def unpacked(packed: Array, size: int) -> Array:
-    """The matrix whose lower triangle `packed` is, (D, D); the upper one is zero, as it does not count."""
+    """Return the matrix, (D, D), with this lower triangle; the upper one, not in use, is zero."""
     if packed.shape != (size * (size + 1) // 2,):
         raise ValueError("scatter has the wrong shape")
     matrix, begin = np.zeros((size, size), order="F"), 0
@@ -140,7 +144,9 @@ def unpacked(packed: Array, size: int) -> Array:
 
 
 def reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array:
-    """Columns moved to `places` (-1: drop) among `n_classes`; those that meet in one place are added up, new ones are zero.
+    """Return columns moved to `places` (-1: drop) among `n_classes`.
+
+    Columns that meet in one place are added up; new ones are zero.
 
     Examples
     --------
@@ -157,19 +163,22 @@ def reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array
     return wider
 
 
-_NEVER_LEARNED = (
-    "samples to forget must have been learned as they are; what would be left of the sums is not possible for any data: "
-    "give the same features and labels that were learned"
-)
+def never_learned() -> NeverLearnedError:
+    """Return the error for samples whose removal would leave sums that no data could have."""
+    return NeverLearnedError(
+        "These are not the samples that were learned: no data could have the sums left without "
+        "them. Give the same features, labels and weights that were learned.",
+        code="samples-never-learned",
+    )
 
 
 class ThinScatter:
-    """The scatter as a factor F with FᵀF = scatter, in blocks of rows, with the equally rotated targets beside it.
+    """The scatter as a factor F with FᵀF = scatter, with the equally rotated targets beside it.
 
     Attributes
     ----------
     blocks : list of arrays of shape (rows, D)
-        F. Blocks are never written to, so that copies share them.
+        F. Blocks are never written to, so copies can share them.
     targets : array of shape (all rows, C)
         The one-hot targets under the same differences and rotations.
     """
@@ -179,22 +188,22 @@ class ThinScatter:
         self.blocks: list[Array] = []
         self.targets: Array = np.empty((0, 0))
         self._factor = GrowingCholesky(0.0)
-        self._factored_rows = 0  # so many leading rows of F does _factor speak for
+        self._factored_rows = 0  # how many leading rows of F are in _factor
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of F."""
+        """How many rows F has."""
         return len(self.targets)
 
     def copy(self) -> "ThinScatter":
-        """A copy that shares the blocks."""
+        """Return a copy that shares the blocks."""
         twin = ThinScatter(self.n_features)
         twin.blocks, twin.targets = list(self.blocks), self.targets
         twin._factor, twin._factored_rows = self._factor, self._factored_rows
         return twin
 
     def add(self, rows: Array, targets: Array) -> None:
-        """Add the difference rows of a batch, shape (n, D), with their targets, shape (n, C); both become this object's own."""
+        """Add the difference rows of a batch, (n, D), with their targets, (n, C), and keep both."""
         if not len(rows):
             return
         kept = self.n_rows
@@ -212,10 +221,14 @@ class ThinScatter:
         self._factored_rows = min(self._factored_rows, kept)
 
     def subtract(self, rows: Array, targets: Array, scale: float) -> None:
-        """Take away the difference rows of a batch that was added, from squares that add up to `scale`.
+        """Take away the difference rows of a batch from squares that add up to `scale`.
 
         F is brought to an orthonormal basis of its rows, where the subtraction is that of the dense
         form, and a factor is taken of what is left.
+
+        Raises
+        ------
+        NeverLearnedError
         """
         factor = np.concatenate(self.blocks) if self.blocks else np.empty((0, self.n_features))
         basis, triangle = qr(factor.T, mode="economic", overwrite_a=True)  # (D, rows), (rows, rows)
@@ -225,7 +238,7 @@ class ThinScatter:
         values, vectors = eigh(moment, overwrite_a=True)
         outside = float(np.linalg.norm(rows - product(inside, basis.T)))
         if outside > 1e-6 * np.sqrt(scale) or values.min(initial=0.0) < -1e-9 * scale:
-            raise NeverLearnedError(_NEVER_LEARNED)
+            raise never_learned()
         size = float(np.abs(values).max(initial=0.0)) + float(np.vdot(rows, rows))
         real = values > len(values) * np.finfo(float).eps * size
         root = np.sqrt(values[real])
@@ -236,26 +249,29 @@ class ThinScatter:
         )
 
     def check(self, scale: float) -> None:
-        """Nothing to do: `subtract` has checked."""
+        """Do nothing: `subtract` has checked."""
 
     def arrays(self) -> Iterator[Array]:
-        """All that counts."""
+        """Yield every array that counts."""
         yield from self.blocks
         yield self.targets
 
     def rows(self) -> Iterator[tuple[Array, Array]]:
-        """The blocks of F, each with its targets."""
+        """Yield the blocks of F, each with its targets."""
         begin = 0
         for block in self.blocks:
             yield block, self.targets[begin : begin + len(block)]
             begin += len(block)
 
     def reorder(self, n_classes: int, places: NDArray[np.intp]) -> None:
-        """Move the class columns to `places` (-1: drop) among `n_classes`; new columns are zero."""
+        """Move the class columns to `places` among `n_classes`, as ``reordered`` does."""
         self.targets = reordered(self.targets, n_classes, places)
 
     def factored(self, shift: float) -> GrowingCholesky:
-        """Cholesky factor of FFᵀ + shift·I; only the rows that are new since the last call with this shift cost anything."""
+        """Return the Cholesky factor of FFᵀ + shift·I.
+
+        Only rows that are new since the last call with this shift cost anything.
+        """
         factor = self._factor.leading(self._factored_rows if self._factor.shift == shift else 0)
         factor.shift = shift
         known, first = factor.n_rows, 0
@@ -272,13 +288,13 @@ class ThinScatter:
         return factor
 
     def times(self, matrix: Array) -> Array:
-        """F @ matrix, shape (rows, k)."""
+        """Return F @ matrix, (rows, k)."""
         return np.concatenate(
             [product(block, matrix) for block in self.blocks] or [np.empty((0, matrix.shape[1]))]
         )
 
     def transposed_times(self, matrix: Array) -> Array:
-        """Fᵀ @ matrix, shape (D, k)."""
+        """Return Fᵀ @ matrix, (D, k)."""
         result = np.zeros((self.n_features, matrix.shape[1]))
         begin = 0
         for block in self.blocks:
@@ -287,18 +303,18 @@ class ThinScatter:
         return result
 
     def to_dense(self) -> DenseScatter:
-        """The same sums as a matrix."""
+        """Return the same sums as a matrix."""
         matrix = np.zeros((self.n_features, self.n_features), order="F")
         for block in self.blocks:
             add_symmetric_product(matrix, block)
         return DenseScatter(matrix, self.transposed_times(self.targets))
 
     def trace(self) -> float:
-        """Sum of the eigenvalues."""
+        """Return the sum of the eigenvalues."""
         return float(sum(np.vdot(block, block) for block in self.blocks))
 
     def to_matrix(self) -> Array:
-        """The whole symmetric matrix, (D, D), as a new array."""
+        """Return the whole symmetric matrix, (D, D), as a new array."""
         return self.to_dense().to_matrix()
 
 

@@ -1,10 +1,10 @@
 """The base session's two choices: λ, and which layers to tap.
 
-Both are made once, on the first batch a model learns, and hold for ever after. A fifth of every
-class is held out; λ is the largest candidate whose mean squared error of the ±1 targets there is
-within 2 % of the least, the layers those with the highest accuracy. All λ come from one
-decomposition (``solver.RidgePath``). Where a class has fewer than five samples, or there is one
-class only, every sample is held out in turn instead, in closed form.
+Both are made once, on the first batch a model learns, and never change. A fifth of every class is
+held out. λ is the largest candidate whose mean squared error of the ±1 targets there is within 2 %
+of the least; the layers are those with the highest accuracy. All λ come from one decomposition
+(``solver.RidgePath``). Where a class has fewer than five samples, or there is only one class, every
+sample is held out in turn instead, in closed form.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,27 +17,13 @@ from visvm.head.products import Array, Indices
 from visvm.head.solver import RidgePath
 
 RIDGE_CANDIDATES = (
-    1e-6,
-    1e-5,
-    1e-4,
-    3e-4,
-    1e-3,
-    3e-3,
-    1e-2,
-    3e-2,
-    1e-1,
-    3e-1,
-    1.0,
-    3.0,
-    10.0,
-    30.0,
-    100.0,
-    300.0,
-    1e3,
-    3e3,
-    1e4,
+    *(1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1),
+    *(1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4),
 )
-"""The paper's 16 values of λ, and 30, 300 and 3 000: steps of ten cost points (benchmarks/base_session.py ridge)."""
+"""The paper's 16 values of λ, and 30, 300 and 3 000 between them.
+
+Steps of ten cost points (benchmarks/base_session.py ridge).
+"""
 
 _FOLDS = 5  # one fifth is held out
 # beyond the candidates, a further value is tried while the last one gained this share
@@ -57,7 +43,7 @@ class RidgeTrial(NamedTuple):
 
 
 class LayerTrial(NamedTuple):
-    """One candidate set of layers with the λ chosen for it and its error on the held-out samples."""
+    """One candidate set of layers, the λ chosen for it, and its error on the held-out samples."""
 
     layers: tuple[int, ...]
     ridge: float
@@ -67,22 +53,25 @@ class LayerTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Which samples to learn from and which to judge by; `held_out` is None where each sample is held out in turn."""
+    """Which samples to learn from, and which to judge by.
+
+    `held_out` is None where each sample is held out in turn.
+    """
 
     train: Indices
     held_out: Indices | None
 
 
 def split_base_session(targets: Indices, limit: int | None, seed: int) -> HoldOut:
-    """HoldOut the base session 4:1 within every class.
+    """Split the base session 4:1 within every class.
 
     Parameters
     ----------
-    targets : int array of shape (n,)
+    targets : array of shape (n,)
         Class indices from 0.
     limit : int or None
-        Look at no more than about this many samples, the same share of every class but at least
-        five of each.
+        Look at no more than about this many samples: the same share of every class, and at
+        least five of each.
     seed : int
 
     Examples
@@ -103,7 +92,10 @@ def split_base_session(targets: Indices, limit: int | None, seed: int) -> HoldOu
 
 
 def shuffled_by_class(targets: Indices, generator: np.random.Generator) -> tuple[Indices, Indices]:
-    """Places of the samples class by class, within each in random order, and each one's number within its class, from 0."""
+    """Return the samples class by class, in random order within each, and their ranks there.
+
+    Both have shape (n,); ranks count from 0.
+    """
     counts = np.bincount(targets)
     order = generator.permutation(len(targets))
     order = order[np.argsort(targets[order], kind="stable")]
@@ -126,17 +118,17 @@ def search_ridge(
     Parameters
     ----------
     lift : callable
-        Gives the lifted features, (m, D), of the samples with these indices, as an array that may
-        be overwritten.
-    targets : int array of shape (n,)
+        Returns the lifted features, (m, D), of the samples with these indices, in an array that
+        may be overwritten.
+    targets : array of shape (n,)
         Class indices from 0.
     weight : array of shape (n,)
     split : HoldOut
     svm_cost : float
     candidates : sequence of float
     beyond : bool
-        Go on past the first and the last candidate where one of them is the best (or all are small
-        beside the data), if samples were held out to tell.
+        Go on past the first and the last candidate where one of them is the best, or where all
+        are small beside the data. Needs samples that were held out.
     negative : float
         Target of a sample for the classes that are not its own, as in ``solver.solve``.
 
@@ -145,7 +137,7 @@ def search_ridge(
     best : RidgeTrial
         The largest λ whose error is within 2 % of the least, among those that float64 resolves.
     trials : list of RidgeTrial
-        All of them, by λ.
+        All of them, sorted by λ.
     """
     search = _RidgeSearch(lift, targets, weight, split, svm_cost, negative)
     trials = sorted(search.attempt(ridge) for ridge in candidates)
@@ -190,27 +182,27 @@ class _RidgeSearch:
         return RidgeTrial(ridge, mse, accuracy)
 
     def usable(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
-        """Those with a λ that float64 resolves; the largest where it resolves none."""
+        """Return those with a λ that float64 resolves, or the largest where it resolves none."""
         noise = float(np.finfo(float).eps) * self._path.largest / _ROUNDING
         return [
             trial for trial in trials if self._path.smallest + trial.ridge / self._svm_cost >= noise
         ] or trials[-1:]
 
     def best(self, trials: list[RidgeTrial]) -> RidgeTrial:
-        """The usable one with the least error; among those alike the largest λ.
+        """Return the usable trial with the least error; among those alike, the largest λ.
 
-        A first session of a few images is fitted as well by any small λ. Later sessions are not:
-        where the number of images nears D, a tiny λ costs many points (the interpolation peak). So
-        what the error cannot tell is settled for the safe side.
+        Any small λ fits a first session of a few images. Later sessions differ: where the number
+        of images nears D, a tiny λ costs many points (the interpolation peak). So where errors are
+        alike, the larger λ is the safe choice.
         """
         usable = self.usable(trials)
         least = min(trial.mse for trial in usable)
-        one_class = self._signs.shape[1] == 1  # which tells nothing of where classes part
+        one_class = self._signs.shape[1] == 1  # says nothing about how classes differ
         alike = least + _ALIKE_TO_ONE if one_class else least * (1.0 + _ALIKE)
         return max((trial for trial in usable if trial.mse <= alike), default=usable[-1])
 
     def beyond_the_edge(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
-        """Add values on both sides where the best is at an edge, or even the last candidate is small beside the data."""
+        """Add values on both sides if the best is at an edge, or all are small beside the data."""
         small = trials[-1].ridge / self._svm_cost < _SMALL * self._path.largest
         if not small and self.best(trials) not in (self.usable(trials)[0], trials[-1]):
             return trials
@@ -232,7 +224,7 @@ class _RidgeSearch:
 
 
 def _above(ridge: float) -> float:
-    """The next of 1, 3, 10, 30 and so on.
+    """Return the next of 1, 3, 10, 30 and so on.
 
     Examples
     --------
@@ -244,7 +236,7 @@ def _above(ridge: float) -> float:
 
 
 def layer_candidates(n_layers: int) -> list[tuple[int, ...]]:
-    """The sets of layers that are tried, smallest first; each ends with the final one.
+    """Return the sets of layers to try, smallest first; each ends with the final one.
 
     Examples
     --------
@@ -262,5 +254,5 @@ def layer_candidates(n_layers: int) -> list[tuple[int, ...]]:
 
 
 def best_layers(trials: Sequence[LayerTrial]) -> LayerTrial:
-    """The set with the highest accuracy; among equals the one with the least error, then the smallest."""
+    """Return the most accurate set; among equals that with the least error, then the smallest."""
     return min(trials, key=lambda trial: (-trial.accuracy, trial.mse, len(trial.layers)))

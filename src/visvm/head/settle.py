@@ -1,10 +1,10 @@
 """All that the base session decides, as one frozen value: λ, the layers, the mixer and the map.
 
-``settle`` looks at the first samples a model ever sees and chooses; nothing is learned yet. What it
-returns never changes again: every later session only adds to the sums (``head.py``).
+``settle`` chooses by the first samples that a model sees, and learns nothing yet. What it returns
+never changes: every session, this one too, only adds to the sums (``head.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 from visvm.errors import InputError
 from visvm.head import memory
 from visvm.head.checks import Labels, is_count, is_filled, is_positive, parameter_error, seed_of
-from visvm.head.fusion import OPTIMIZERS, MixerOptions, ResidualMixer, train_mixer
+from visvm.head.fusion import OPTIMIZERS, MixerOptions, train_mixer
 from visvm.head.kernel_map import KernelMap
 from visvm.head.lift import Features, Lift
 from visvm.head.products import Array, Indices
 from visvm.head.selection import (
+    RIDGE_CANDIDATES,
     HoldOut,
     LayerTrial,
     RidgeTrial,
@@ -29,6 +30,49 @@ from visvm.head.selection import (
 from visvm.progress import Progress, silent
 
 MIXER_OPTIONS = tuple(each.name for each in fields(MixerOptions))
+
+_Rule = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what it must be
+_COUNT: _Rule = (is_count, "a whole number of at least 1")
+_RULES: dict[str, _Rule] = {
+    "n_components": (
+        lambda width: width is None or (is_count(width) and width < 2**31),
+        "a whole number from 1 to 2147483647, or None",
+    ),
+    "ridge": (
+        lambda ridge: is_positive(ridge) or (isinstance(ridge, str) and ridge == "auto"),
+        "'auto' or a finite number above 0",
+    ),
+    "svm_cost": (is_positive, "a finite number above 0"),
+    "max_selection_samples": (
+        lambda limit: limit is None or is_count(limit),
+        "a whole number of at least 1, or None",
+    ),
+    "memory_limit": (
+        lambda limit: limit is None or is_positive(limit),
+        "a number of bytes above 0, or None",
+    ),
+}
+_FUSION_RULES: dict[str, _Rule] = {
+    "hidden": _COUNT,
+    "epochs": _COUNT,
+    "batch_size": _COUNT,
+    "optimizer": (
+        lambda name: isinstance(name, str) and name in OPTIMIZERS,
+        f"one of {', '.join(map(repr, OPTIMIZERS))}",
+    ),
+    "learning_rate": (
+        lambda rate: rate is None or is_positive(rate),
+        "None or a finite number above 0",
+    ),
+    "identity_weight": (
+        lambda weight: is_positive(weight, or_zero=True),
+        "a finite number of at least 0",
+    ),
+    "layer_dims": (
+        lambda dims: dims is None or (is_filled(dims) and all(is_count(dim) for dim in dims)),
+        "None or a non-empty sequence of whole numbers of at least 1",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +104,7 @@ class HeadOptions:
     fused: bool = True
 
     def dims(self, n_features: int) -> tuple[int, ...]:
-        """Return the widths of the layers in features of this many columns."""
+        """Return the widths of the layers in this many columns of features."""
         if not self.fused or self.layer_dims is None:
             return (n_features,)
         return tuple(int(dim) for dim in self.layer_dims)
@@ -68,52 +112,37 @@ class HeadOptions:
     @property
     def parameters(self) -> dict[str, Any]:
         """All of them by name, those of the mixer among them, as ``VisClassifier`` takes them."""
-        every = {**vars(self), **vars(self.mixer)}
+        every = vars(self) | vars(self.mixer)
         return {name: every[name] for name in sorted(every) if name not in ("mixer", "fused")}
+
+    @property
+    def selects_layers(self) -> bool:
+        """Whether the base session chooses the layers."""
+        return self.fused and isinstance(self.layers, str)
 
     @property
     def selects(self) -> bool:
         """Whether the base session chooses anything on a split."""
-        return self.ridge == "auto" or (self.fused and isinstance(self.layers, str))
+        return self.ridge == "auto" or self.selects_layers
 
     def check(self, owner: str) -> None:
-        """Refuse a value that is not what it must be, in the name of its `owner`.
+        """Refuse values that are not allowed, naming the `owner` of the parameters.
 
         Raises
         ------
         InputError
         """
-
-        def must(holds: bool, name: str, what: str) -> None:
-            if not holds:
-                value = getattr(self.mixer if name in MIXER_OPTIONS else self, name)
-                raise parameter_error(owner, name, value, what)
-
-        width, limit = self.n_components, self.max_selection_samples
-        counts = width is None or (is_count(width) and width < 2**31)
-        must(counts, "n_components", "a whole number from 1 to 2147483647, or None")
-        automatic = isinstance(self.ridge, str) and self.ridge == "auto"
-        must(automatic or is_positive(self.ridge), "ridge", "'auto' or a finite number above 0")
-        must(is_positive(self.svm_cost), "svm_cost", "a finite number above 0")
-        limited = limit is None or is_count(limit)
-        must(limited, "max_selection_samples", "a whole number of at least 1, or None")
-        fits = self.memory_limit is None or is_positive(self.memory_limit)
-        must(fits, "memory_limit", "a number of bytes above 0, or None")
+        values = vars(self) | vars(self.mixer)
+        rules = _RULES | _FUSION_RULES if self.fused else _RULES
+        for name, (allowed, what) in rules.items():
+            if not allowed(values[name]):
+                raise parameter_error(owner, name, values[name], what)
         if not self.fused:
             return
-        for name in ("hidden", "epochs", "batch_size"):
-            must(is_count(getattr(self.mixer, name)), name, "a whole number of at least 1")
-        named = isinstance(self.mixer.optimizer, str) and self.mixer.optimizer in OPTIMIZERS
-        must(named, "optimizer", f"one of {', '.join(map(repr, OPTIMIZERS))}")
-        rate, weight = self.mixer.learning_rate, self.mixer.identity_weight
-        must(rate is None or is_positive(rate), "learning_rate", "None or a finite number above 0")
-        must(is_positive(weight, or_zero=True), "identity_weight", "a finite number of at least 0")
-        dims = self.layer_dims
-        widths = dims is None or (is_filled(dims) and all(is_count(dim) for dim in dims))
-        must(widths, "layer_dims", "None or a non-empty sequence of whole numbers of at least 1")
-        n_layers = 1 if dims is None else len(dims)
-        what = f"'auto' or a sequence of different layers from 1 to {n_layers}"
-        must(_are_layers(self.layers, n_layers), "layers", what)
+        n_layers = 1 if self.layer_dims is None else len(self.layer_dims)
+        if not _are_layers(self.layers, n_layers):
+            what = f"'auto' or a sequence of different layers from 1 to {n_layers}"
+            raise parameter_error(owner, "layers", self.layers, what)
 
 
 def _are_layers(layers: Any, n_layers: int) -> bool:
@@ -130,7 +159,6 @@ class Settled:
     Attributes
     ----------
     options : HeadOptions
-        By which it was decided.
     lift : Lift
         The mixer and the kernel map.
     ridge : float
@@ -154,11 +182,11 @@ class Settled:
 
     @property
     def seed(self) -> int:
-        """Where the random map comes from."""
+        """Seed of the random map, of the split and of the mixer's training."""
         return self.lift.kernel_map.seed
 
     def with_options(self, options: HeadOptions) -> "Settled":
-        """Return the same choices under other options; a λ given there takes the place of ours."""
+        """Return the same choices under other options, with λ from there if one is given."""
         ridge = self.ridge if options.ridge == "auto" else float(options.ridge)
         return replace(self, options=options, ridge=ridge)
 
@@ -182,7 +210,7 @@ def settle(
     y : array of shape (n,)
         Labels.
     options : HeadOptions
-        Checked by its ``check``.
+        That have passed their ``check``.
     weight : array of shape (n,), optional
         How often each sample counts, above zero.
     progress : callable, optional
@@ -226,7 +254,7 @@ def _require_memory(n: int, n_classes: int, dims: Sequence[int], options: HeadOp
 
 @dataclass(frozen=True)
 class _Base:
-    """A base session: samples with class indices from 0, and by what to choose."""
+    """A base session: samples with class indices from 0, and how to choose by them."""
 
     X: Features
     targets: Indices
@@ -237,67 +265,57 @@ class _Base:
 
     def settle(self, progress: Progress) -> Settled:
         options, candidates = self.options, self._candidates()
-        automatic = options.ridge == "auto"
-        settled = Settled(options, Lift(None, self.kernel_map), 0.0)
-        layers = candidates[0]
-        if len(candidates) > 1 or automatic:
-            split = split_base_session(
-                self.targets, options.max_selection_samples, self.kernel_map.seed
-            )
-            outcomes: list[tuple[LayerTrial, list[RidgeTrial]]] = []
-            for each in candidates:
-                progress("choosing λ and blocks", len(outcomes), len(candidates))
-                outcomes.append(self._attempt(each, split))
-            progress("choosing λ and blocks", len(candidates), len(candidates))
-            trials = [trial for trial, _ in outcomes]
-            chosen = best_layers(trials)
-            layers = chosen.layers
-            settled = replace(
-                settled,
-                ridge=chosen.ridge,
-                ridge_path=tuple(outcomes[trials.index(chosen)][1]) if automatic else (),
-                layer_path=tuple(trials)
-                if options.fused and isinstance(options.layers, str)
-                else (),
-            )
-        everything = np.arange(len(self.targets))
-        lift = Lift(self._mixer(layers, everything), self.kernel_map)
-        return replace(settled, lift=lift).with_options(options)
+        if len(candidates) == 1 and options.ridge != "auto":
+            return Settled(options, self._lift(candidates[0]), float(options.ridge))
+        split = split_base_session(
+            self.targets, options.max_selection_samples, self.kernel_map.seed
+        )
+        paths: dict[LayerTrial, tuple[RidgeTrial, ...]] = {}
+        for layers in candidates:
+            progress("choosing λ and blocks", len(paths), len(candidates))
+            trial, path = self._attempt(layers, split)
+            paths[trial] = path
+        progress("choosing λ and blocks", len(candidates), len(candidates))
+        chosen = best_layers(list(paths))
+        return Settled(
+            options,
+            self._lift(chosen.layers),
+            chosen.ridge,
+            ridge_path=paths[chosen] if options.ridge == "auto" else (),
+            layer_path=tuple(paths) if options.selects_layers else (),
+        )
 
     def _candidates(self) -> list[tuple[int, ...]]:
-        layers = self.options.layers
+        """Return the sets of layers to try; without a mixer, one that is empty."""
         if not self.options.fused:
             return [()]
-        candidates = (
-            layer_candidates(len(self.dims))
-            if isinstance(layers, str)
-            else [tuple(int(layer) for layer in layers)]
-        )
+        if not self.options.selects_layers:
+            return [tuple(int(layer) for layer in self.options.layers)]
+        candidates = layer_candidates(len(self.dims))
         # one class: the mixer is the identity, whichever layers it could read
         return candidates if int(self.targets.max()) else candidates[:1]
 
     def _attempt(
         self, layers: tuple[int, ...], split: HoldOut
-    ) -> tuple[LayerTrial, list[RidgeTrial]]:
+    ) -> tuple[LayerTrial, tuple[RidgeTrial, ...]]:
         """Train a mixer on the split's training part and choose λ for it on the rest."""
-        lift, ridge = Lift(self._mixer(layers, split.train), self.kernel_map), self.options.ridge
-        given: dict[str, Any] = (
-            {} if ridge == "auto" else {"candidates": (float(ridge),), "beyond": False}
-        )
+        lift, ridge = self._lift(layers, split.train), self.options.ridge
         best, trials = search_ridge(
             lambda chosen: lift(self.X[chosen]),
             self.targets,
             self.weight,
             split,
             svm_cost=self.options.svm_cost,
-            **given,
+            candidates=RIDGE_CANDIDATES if ridge == "auto" else (float(ridge),),
+            beyond=ridge == "auto",
         )
-        return LayerTrial(layers, *best), trials
+        return LayerTrial(layers, *best), tuple(trials)
 
-    def _mixer(self, layers: tuple[int, ...], rows: Indices) -> ResidualMixer | None:
+    def _lift(self, layers: tuple[int, ...], rows: Indices | slice = slice(None)) -> Lift:
+        """Return the kernel map behind a mixer of these layers, trained on these rows."""
         if not self.options.fused:
-            return None
-        return train_mixer(
+            return Lift(None, self.kernel_map)
+        mixer = train_mixer(
             self.X[rows],
             self.targets[rows],
             self.weight[rows],
@@ -306,3 +324,4 @@ class _Base:
             options=self.options.mixer,
             seed=self.kernel_map.seed,
         )
+        return Lift(mixer, self.kernel_map)

@@ -1,8 +1,8 @@
 """Sums and λ → coefficients, exactly.
 
 The paper solves ``(λI + C_svm·G) W̃ = C_svm·Q`` (eq. 17). Only μ = λ / C_svm matters. With φ split
-into its mean m and the
-rest, and the bias eliminated, the same W̃ = [w; b] comes from the scatter S and the centred right-hand side B::
+into its mean m and the rest, and the bias eliminated, the same W̃ = [w; b] comes from the scatter S
+and the centred right-hand side B::
 
     (S + μI + κ·m·mᵀ) w = B + κ·m·ȳᵀ        κ = N·μ / (N + μ),   ȳ = mean ±1 target
     b = N (ȳ - mᵀw) / (N + μ)
@@ -17,9 +17,9 @@ Thin form: w₀ = Fᵀ(FFᵀ + μI)⁻¹T with the rotated targets T, and v = (m
 above their spread, so the largest eigenvalue of G is about N·|m|², and forming G in float64 leaves
 an error of about 1e-16·N·|m|² in every direction. λ can be as small as 1e-6 (μ = 1e-7): features
 with a mean of 100 then lose all but two digits of their scores, and in float32 the same happens to
-ordinary features. Without the mean the error is 1e-16 times the *spread*, which leaves the scores
-their 1e-5. A thin solve whose conditioning would still cost digits is refined with residuals from F
-itself, which no squaring has touched.
+ordinary features. Without the mean the error is 1e-16 times the *spread*, and scores stay exact to
+1e-5. A thin solve whose conditioning would still cost digits is refined with residuals from F
+itself, which was never squared.
 """
 
 import warnings
@@ -51,13 +51,11 @@ def solve(
     ----------
     statistics : Statistics
         With at least one sample.
-    ridge : float
-        λ.
-    svm_cost : float
-        C_svm.
+    ridge, svm_cost : float
+        λ and C_svm.
     negative : float
-        Target of a sample for the classes that are not its own; that of its own is 1. -1 is the
-        paper's coding, 0 is one-hot.
+        Target of a sample for the classes that are not its own; its own has 1. The paper codes
+        them -1; 0 is one-hot.
 
     Returns
     -------
@@ -90,8 +88,8 @@ def solve(
         except LinAlgError:
             raised = _raised(statistics, shift)
             warnings.warn(
-                f"ridge {shift * svm_cost:.3g} is below what float64 resolves in sums of this size; "
-                f"{raised * svm_cost:.3g} was used: give a larger ridge or scale the features down",
+                f"ridge {shift * svm_cost:.3g} is below what float64 resolves in these sums; "
+                f"{raised * svm_cost:.3g} was used. Raise ridge, or scale the features down.",
                 IllConditionedWarning,
                 stacklevel=2,
             )
@@ -99,11 +97,12 @@ def solve(
 
 
 def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: float) -> Array:
-    """How far each sample's score follows its own target: h = φ̃ᵀ(G + μI)⁻¹φ̃, between 0 and 1.
+    """Return how far each sample's score follows its own target: h = φ̃ᵀ(G + μI)⁻¹φ̃, from 0 to 1.
 
-    A sample of target y and score f that the model has learned would have got the score y - (y - f)
-    / (1 - h) from a model that had not. With φ' = φ - m·N/(N + μ) and the names above, h = φ'ᵀ(S +
-    μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ).
+    A learned sample of target y and score f would get the score y - (y - f) / (1 - h) from a model
+    without it. With φ' = φ - m·N/(N + μ) and the names above::
+
+        h = φ'ᵀ(S + μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ)
 
     Parameters
     ----------
@@ -134,7 +133,7 @@ def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: floa
 
 
 def _inverse_products(statistics: Statistics, vectors: Array, shift: float) -> tuple[Array, Array]:
-    """xᵀ(S + μI)⁻¹x and xᵀ(S + μI)⁻¹z for every vector x, (n,), z being the last of them."""
+    """Return xᵀ(S + μI)⁻¹x and xᵀ(S + μI)⁻¹z, (n,) each, for every vector x; z is the last one."""
     if isinstance(statistics.scatter, ThinScatter):
         inside = statistics.scatter.times(vectors.T)  # (rows, n)
         dual = statistics.scatter.factored(shift).solve(inside)
@@ -146,7 +145,7 @@ def _inverse_products(statistics: Statistics, vectors: Array, shift: float) -> t
 
 
 def _raised(statistics: Statistics, shift: float) -> float:
-    """The next larger μ to try where the sums cannot be factored at this one."""
+    """Return the next larger μ to try where the sums cannot be factored at this one."""
     raised = max(10.0 * shift, 4.0 * _EPSILON * statistics.scatter.trace())
     _check_finite(raised)
     return raised
@@ -155,7 +154,8 @@ def _raised(statistics: Statistics, shift: float) -> float:
 def _check_finite(size: float) -> None:
     if not np.isfinite(size):
         raise InputError(
-            "features, weights and ridge must be small enough for float64; their squares overflow: scale them down"
+            "Squares of the features, weights or ridge overflow float64. Scale them down.",
+            code="numbers-overflow",
         )
 
 
@@ -180,7 +180,7 @@ def _solve(statistics: Statistics, shift: float, negative: float) -> Array:
 
 
 def _solve_thin(scatter: ThinScatter, mean: Array, shift: float, gap: float) -> Array:
-    """w₀ and v side by side, (D, C + 1), for targets that are `gap` times the one-hot ones plus a constant."""
+    """Return w₀ and v side by side, (D, C + 1), for one-hot targets `gap` times as far apart."""
     right = np.concatenate([gap * scatter.targets, scatter.times(mean[:, None])], axis=1)
     factor = scatter.factored(shift)
     _check_finite(factor.largest)
@@ -231,8 +231,8 @@ class RidgePath:
         if self._dual:
             square = kernel_product(self._rows)
             self._lifted_unit = float(np.trace(square)) / n or 1.0
-            # Known to vanish, that direction gets an eigenvalue in the middle, so that it stays
-            # apart from small ones.
+            # That direction is known to vanish. An eigenvalue in the middle keeps it apart from
+            # the small ones.
             blas.dsyr(self._lifted_unit, self._unit, a=square, lower=1, overwrite_a=1)
         else:
             square = np.zeros((d, d), order="F")
@@ -242,10 +242,8 @@ class RidgePath:
             square, lower=True, overwrite_a=True, driver="evd", check_finite=False
         )
         self._values, self._vectors = np.maximum(values, 0.0), np.asarray(vectors)
-        self.smallest, self.largest = (
-            0.0 if self._dual else float(self._values[0]),
-            float(self._values[-1]),
-        )
+        self.smallest = 0.0 if self._dual else float(self._values[0])
+        self.largest = float(self._values[-1])
         if self._dual:
             self._right = self._vectors.T @ self._targets
             self._mean_inside = (self._rows @ self._mean) @ self._vectors
@@ -254,9 +252,10 @@ class RidgePath:
             self._mean_inside = self._mean @ self._vectors
 
     def project(self, lifted: Array) -> tuple[Array, Array]:
-        """Bring rows, (m, D), into the coordinates in which every λ is cheap: (m, r), and their product with the mean, (m,).
+        """Bring rows, (m, D), into the coordinates in which every λ is cheap, (m, r).
 
-        `lifted` is overwritten.
+        Returned beside them: the product of the centred rows with the mean, (m,). `lifted` is
+        overwritten.
         """
         centred = lifted
         centred -= self._mean
@@ -264,7 +263,7 @@ class RidgePath:
         return product(inside, self._vectors), centred @ self._mean
 
     def scores(self, projected: tuple[Array, Array], shift: float) -> Array:
-        """Scores, (m, C), of projected rows at μ = `shift`."""
+        """Return the scores, (m, C), of projected rows at μ = `shift`."""
         inside, with_mean = projected
         weights = self._right / (self._values + shift)[:, None]
         toward_mean, along = self._toward_mean(shift)
@@ -278,12 +277,12 @@ class RidgePath:
         return np.asarray(inside @ weights + np.outer(rows_along, step) + constant)
 
     def _toward_mean(self, shift: float) -> tuple[Array, float]:
-        """(values + μ)⁻¹ of the mean's coordinates, and mᵀv."""
+        """Return the mean's coordinates divided by the shifted values, and mᵀv."""
         toward_mean = self._mean_inside / (self._values + shift)
         along = float(self._mean_inside @ toward_mean)
-        return toward_mean, (
-            float(self._mean @ self._mean) - along
-        ) / shift if self._dual else along
+        if self._dual:
+            along = (float(self._mean @ self._mean) - along) / shift
+        return toward_mean, along
 
     @cached_property
     def _own_coordinates(self) -> Array:
@@ -291,7 +290,7 @@ class RidgePath:
         return product(self._rows, self._vectors)
 
     def leave_one_out_scores(self, shift: float) -> Array:
-        """Scores, (n, C), of every training row by the model that did not see it, at μ = `shift`.
+        """Return the scores, (n, C), of every training row by a model without it, at μ = `shift`.
 
         With A = (Φ̃Φ̃ᵀ + μI)⁻¹ over the (weighted) augmented rows, row i is missed by [AY]ᵢ / Aᵢᵢ.
         Here A = L + ρ·qqᵀ, where L = (ZZᵀ + μI)⁻¹ without the direction `unit`, and q = L·Z·m -
@@ -300,19 +299,11 @@ class RidgePath:
         inverse = 1.0 / (self._values + shift)
         # L = offset·I + basis·middle·basisᵀ - unit·unitᵀ·remainder
         if self._dual:
-            basis, offset, middle, remainder = (
-                self._vectors,
-                0.0,
-                inverse,
-                1.0 / (self._lifted_unit + shift),
-            )
+            basis, middle, offset = self._vectors, inverse, 0.0
+            remainder = 1.0 / (self._lifted_unit + shift)
         else:
-            basis, offset, middle, remainder = (
-                self._own_coordinates,
-                1.0 / shift,
-                -inverse / shift,
-                1.0 / shift,
-            )
+            basis, middle, offset = self._own_coordinates, -inverse / shift, 1.0 / shift
+            remainder = offset
 
         def invert(columns: Array) -> Array:
             spread = basis @ (middle[:, None] * (basis.T @ columns))

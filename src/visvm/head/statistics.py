@@ -1,9 +1,9 @@
 """Lifted features and labels → additive sums: all that a model remembers of its data.
 
-State is the sum of the features of every class, the number of samples of every class (the last row
-of the former, the feature that is always 1), and the scatter (``scatter.py``). λ, the target coding
-and the order of the classes are not in it. The paper's G, Q and s (eq. 14) are derived: ``gram``,
-``cross_moment`` and ``feature_sum``.
+The state is the sum of the features of every class, the number of samples of every class (the last
+row of those sums, whose feature is always 1), and the scatter (``scatter.py``). λ, the target
+coding and the order of the classes are not part of it. The paper's G, Q and s (eq. 14) are derived:
+``gram``, ``cross_moment`` and ``feature_sum``.
 
 Two sets of samples a and b with means m_a, m_b and N_a, N_b samples are joined by::
 
@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from visvm.errors import NeverLearnedError
+from visvm.head.checks import listed
 from visvm.head.products import Array, product
-from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter, reordered
+from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter, never_learned, reordered
 
 _TOLERANCE = 1e-12  # relative: a count of weighted samples closer to zero than this is zero
 
@@ -109,11 +110,11 @@ class Statistics:
         return np.asarray(self.feature_sum[:-1] / self.n_samples)
 
     def square_sum(self) -> float:
-        """Σ |φ|², the size that rounding is relative to."""
+        """Return Σ |φ|², the size that rounding is relative to."""
         return self.scatter.trace() + self.n_samples * float(self.mean @ self.mean)
 
     def digest(self) -> str:
-        """SHA-256 of the classes and the sums, to the last bit."""
+        """Return the SHA-256 of the classes and the sums, to the last bit."""
         digest = hashlib.sha256(json.dumps(self.classes.tolist()).encode())
         for array in (self.class_sums, *self.scatter.arrays()):
             digest.update(np.ascontiguousarray(array).data)
@@ -122,7 +123,7 @@ class Statistics:
     # Changes
 
     def copy(self) -> "Statistics":
-        """A copy that can be changed without changing this one."""
+        """Return a copy that can be changed without changing this one."""
         twin = Statistics(self.n_features)
         twin.classes, twin.class_sums, twin.scatter = (
             self.classes,
@@ -132,7 +133,7 @@ class Statistics:
         return twin
 
     def reserve(self, n_new: int) -> None:
-        """Take the form in which `n_new` more rows are best added; the sums stay as they are."""
+        """Take the form in which `n_new` more rows are best added; the sums stay the same."""
         if (
             isinstance(self.scatter, ThinScatter)
             and self.scatter.n_rows + n_new > THIN_SHARE * self.n_features
@@ -160,7 +161,7 @@ class Statistics:
         self.class_sums = self.class_sums + sums
 
     def merge(self, other: "Statistics") -> None:
-        """Add the sums of another set of samples, lifted by the same map. `other` is left as it is."""
+        """Add the sums of other samples, lifted by the same map; `other` does not change."""
         if not len(other.classes):
             return
         joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
@@ -195,7 +196,9 @@ class Statistics:
         unknown = np.setdiff1d(classes, self.classes)
         if len(unknown):
             raise NeverLearnedError(
-                f"classes to forget must have been learned; {unknown[0]!s} was not: see classes_ for those that were"
+                f"Class {unknown.tolist()[0]!r} was never learned, so it cannot be forgotten. "
+                f"Known: {listed(self.classes)}.",
+                code="class-never-learned",
             )
         given = np.zeros(len(self.classes))
         given[np.searchsorted(self.classes, classes)] = counts
@@ -203,8 +206,9 @@ class Statistics:
         worst = int(excess.argmax())
         if excess[worst] > _TOLERANCE * self.class_counts[worst]:
             raise NeverLearnedError(
-                f"samples to forget must have been learned; class {self.classes[worst]!s} has {self.class_counts[worst]:g}, "
-                f"but {given[worst]:g} were given: give only what was learned"
+                f"Class {self.classes.tolist()[worst]!r} has {self.class_counts[worst]:g} samples, "
+                f"so {given[worst]:g} cannot be forgotten. Give only samples that were learned.",
+                code="samples-too-many",
             )
 
     def subtract(
@@ -215,7 +219,7 @@ class Statistics:
         Raises
         ------
         NeverLearnedError
-            The sums could not be those of any data. The object may then be half-way: work on a
+            No data could have the sums that are left. The object may be half changed: work on a
             copy.
         """
         weight = np.ones(len(lifted)) if weight is None else weight
@@ -227,13 +231,12 @@ class Statistics:
         self._shrink(left, gone)
 
     def unmerge(self, other: "Statistics") -> None:
-        """Take away the sums of another set of samples, which were merged. `other` is left as it is.
+        """Take away the sums of samples that were merged; `other` does not change.
 
         Raises
         ------
         NeverLearnedError
-            The sums could not be those of any data. The object may then be half-way: work on a
-            copy.
+            As in `subtract`.
         """
         if not len(other.classes):
             return
@@ -262,26 +265,31 @@ class Statistics:
         self._shrink(left, gone)
 
     def renamed(self, classes: NDArray[np.generic]) -> "Statistics":
-        """The same sums under other names, as ``rename`` gives them; a dense matrix is shared."""
+        """Return the same sums with other names for the classes, sorted by them.
+
+        Classes that get one name become one. A dense matrix is shared.
+        """
         twin = self._twin()
-        twin.rename(classes)
+        twin.classes, places = np.unique(classes, return_inverse=True)
+        twin.class_sums = reordered(twin.class_sums, len(twin.classes), places)
+        twin.scatter.reorder(len(twin.classes), places)
         return twin
 
     def _left(self, sums: Array, size: float) -> tuple[Array, NDArray[np.bool_]]:
-        """Class sums without these, (D + 1, C), made of features up to `size`; and which classes are gone, (C,)."""
+        """Return the class sums without these, (D + 1, C), and which classes are gone, (C,).
+
+        `size` is that of the largest feature in the sums taken away.
+        """
         left = self.class_sums - sums
         gone = left[-1] <= _TOLERANCE * self.class_counts
         sizes = np.abs(self.class_sums[:-1, gone]).max(axis=0, initial=0.0) + size
         if (np.abs(left[:-1, gone]).max(axis=0, initial=0.0) > 1e-6 * sizes).any():
-            raise NeverLearnedError(
-                "samples to forget must have been learned as they are; a class would be left with a sum but no samples: "
-                "give the same features and labels that were learned"
-            )
+            raise never_learned()
         left[:, gone] = 0.0
         return left, gone
 
     def _shrink(self, class_sums: Array, gone: NDArray[np.bool_]) -> None:
-        """Keep what is left when samples have been taken away."""
+        """Keep what is left after samples have been taken away."""
         self.class_sums = class_sums
         if gone.all():
             self.classes, self.class_sums = (
@@ -293,7 +301,7 @@ class Statistics:
             self._set_classes(self.classes[~gone])
 
     def _twin(self) -> "Statistics":
-        """The same sums, whose columns can be moved and renamed without changing these; a dense matrix is shared."""
+        """Return the same sums with columns of their own; a dense matrix is shared."""
         twin, scatter = Statistics(self.n_features), self.scatter
         twin.classes, twin.class_sums = self.classes, self.class_sums
         twin.scatter = (
@@ -303,14 +311,8 @@ class Statistics:
         )
         return twin
 
-    def rename(self, classes: NDArray[np.generic]) -> None:
-        """Give the classes other names, and sort the columns by them; classes that get one name become one."""
-        self.classes, places = np.unique(classes, return_inverse=True)
-        self.class_sums = reordered(self.class_sums, len(self.classes), places)
-        self.scatter.reorder(len(self.classes), places)
-
     def _set_classes(self, classes: NDArray[np.generic]) -> None:
-        """Give the columns to these classes, sorted: new ones empty, those no longer named dropped."""
+        """Give the columns to these classes, sorted: add new ones, drop those not named."""
         if np.array_equal(classes, self.classes):
             return
         places = np.full(len(self.classes), -1, dtype=np.intp)
@@ -333,7 +335,7 @@ class Statistics:
 
 
 def _sums(lifted: Array, one_hot: Array, weight: Array) -> Array:
-    """Class sums of a batch, (D + 1, C); only its own classes cost anything."""
+    """Return the class sums of a batch, (D + 1, C); only its own classes cost anything."""
     present = one_hot.any(axis=0)
     weighted = one_hot[:, present] * weight[:, None]
     sums = np.zeros((lifted.shape[1] + 1, one_hot.shape[1]))
@@ -343,7 +345,7 @@ def _sums(lifted: Array, one_hot: Array, weight: Array) -> Array:
 
 
 def _mean_difference(batch: _Moments, before: _Moments) -> tuple[Array, Array]:
-    """The row and target that joining two sets of samples adds."""
+    """Return the row and target that joining two sets of samples adds."""
     scale = np.sqrt(batch.count / (batch.count + before.count)) * np.sqrt(before.count)
     return scale * (batch.mean - before.mean), scale * (batch.target_mean - before.target_mean)
 
@@ -351,7 +353,7 @@ def _mean_difference(batch: _Moments, before: _Moments) -> tuple[Array, Array]:
 def _difference_rows(
     lifted: Array, one_hot: Array, weight: Array, before: _Moments
 ) -> tuple[Array, Array]:
-    """Rows, (n, D), and targets, (n, C), by which a batch adds to the scatter of the samples `before` it.
+    """Return the rows, (n, D), and targets, (n, C), that a batch adds to the scatter `before` it.
 
     `lifted` becomes the rows. A reflection takes the weights' own direction, along which centred
     rows vanish, to the first row; the difference of the means goes there.

@@ -1,0 +1,360 @@
+"""What the scikit-learn estimators share: a thin shell around a frozen ``Head``.
+
+A shell checks what comes in. It holds its parameters and one ``Head``, which it replaces only when
+everything has succeeded: an error leaves the estimator exactly as it was.
+"""
+
+from abc import ABCMeta, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
+
+from visvm.errors import IncompatibleModelError, InputError
+from visvm.head.checks import (
+    Labels,
+    as_input_error,
+    check_finite,
+    check_labels,
+    check_one_kind,
+)
+from visvm.head.head import Head
+from visvm.head.kernel_map import KernelMap
+from visvm.head.products import Array
+from visvm.head.selection import RidgeTrial
+from visvm.head.settle import HeadOptions, settle
+from visvm.head.statistics import Statistics
+
+_Weighted = tuple[Array, Labels, Array]  # features, labels and weights
+
+
+class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
+    """What both estimators share: everything except their parameters."""
+
+    head_: Head | None = None
+
+    @abstractmethod
+    def _options(self) -> HeadOptions:
+        """Return the parameters as the head takes them."""
+
+    # Public methods
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from the start, and drop what was learned before.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            Labels, all strings or all integers.
+        sample_weight : array of shape (n,), optional
+            How often each sample counts.
+
+        Returns
+        -------
+        self
+        """
+        return self._begin(X, self._samples(X, y, sample_weight, base=True), learn=True)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn one more session: any mix of old and new classes, without announcing them.
+
+        The first session is the base session, which settles λ (and, in ``VisClassifier``, the
+        layers and the mixer).
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            Labels, all strings or all integers, of the same kind in every session.
+        classes : array, optional
+            Not needed. If given, every label of `y` must be among them.
+        sample_weight : array of shape (n,), optional
+            How often each sample counts.
+
+        Returns
+        -------
+        self
+        """
+        base = self.head_ is None
+        samples = self._samples(X, y, sample_weight, base=base)
+        strange = [] if classes is None else np.setdiff1d(samples[1], np.asarray(classes)).tolist()
+        if strange:
+            raise InputError(
+                f"Label {strange[0]!r} is not among the classes given. Add it, or give no classes.",
+                code="class-unannounced",
+            )
+        if base:
+            return self._begin(X, samples, learn=True)
+        self.head_ = self._head().learned(*samples).solved()
+        return self
+
+    def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Make the base session's choices, learn nothing yet, and drop what was learned before.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+            It knows no class; its λ and kernel map (and, in ``VisClassifier``, its layers and
+            mixer) are settled.
+        """
+        return self._begin(X, self._samples(X, y, sample_weight, base=True), learn=False)
+
+    def merge(self, *others: Self) -> Self:
+        """Add what other models have learned, as if this one had; their order does not matter.
+
+        Parameters
+        ----------
+        *others : same type as self
+            Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). They do
+            not change.
+
+        Returns
+        -------
+        self
+        """
+        self.head_ = self._head().merged(*map(self._head_of, others)).solved()
+        return self
+
+    def unmerge(self, other: Self) -> Self:
+        """Remove what was merged, as if it had never been; λ and the mixer stay.
+
+        Parameters
+        ----------
+        other : same type as self
+            As it was merged. It does not change.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NeverLearnedError
+            It has more samples of a class than this model, or other ones.
+        """
+        self.head_ = self._head().unmerged(self._head_of(other)).solved()
+        return self
+
+    def forget(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget samples, as if they had never been learned; λ and the mixer stay.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As they were learned.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NeverLearnedError
+            More samples of a class are to be forgotten than were learned, or other ones.
+        """
+        self.head_ = self._head().forgotten(*self._samples(X, y, sample_weight)).solved()
+        return self
+
+    def rename_class(self, old: Any, new: Any, *, merge: bool = False) -> Self:
+        """Give a class another name, and keep what was learned of it.
+
+        Parameters
+        ----------
+        old, new : str or int
+            A class that is known, and a name of the same kind.
+        merge : bool, default=False
+            If the new name is a class already, make both one, as if their samples had been learned
+            under one label.
+
+        Returns
+        -------
+        self
+        """
+        head = self._fitted()
+        new = check_labels([new], 1, type(self).__name__).tolist()[0]
+        if merge and new in head.classes.tolist():
+            head = self._head()  # solved again, so under the current parameters
+        self.head_ = head.renamed(old, new, merge=merge)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return scores: near +1 for the class of a sample, near -1 for the others.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+
+        Returns
+        -------
+        array of shape (n, n_classes), or (n,) for two classes
+            In the order of `classes_`; for two classes, the score of the second.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] if scores.shape[1] == 2 else scores
+
+    def leave_one_out_scores(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Return the scores that learned samples would get from a model without them.
+
+        Each sample is left out alone, in closed form; λ and the mixer stay as they are.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+        y : array of shape (n,)
+            As they were learned, each counted once. All are lifted together: give some hundreds at
+            a time.
+
+        Returns
+        -------
+        array of shape (n, n_classes)
+            In the order of `classes_`.
+        """
+        features, labels, _ = self._samples(X, y, None)
+        return self._fitted().leave_one_out_scores(features, labels)
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Return the label of the class with the highest score.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+
+        Returns
+        -------
+        array of shape (n,)
+        """
+        scores = self._scores(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    # What is known after the base session
+
+    @property
+    def classes_(self) -> Labels:
+        """Labels seen so far, sorted, (C,)."""
+        return self._fitted().classes
+
+    @property
+    def coefficients_(self) -> Array:
+        """W̃, (D + 1, C), the bias last."""
+        coefficients = self._fitted().coefficients
+        assert coefficients is not None
+        return coefficients
+
+    @property
+    def statistics_(self) -> Statistics:
+        """The sums: all that is remembered of the data."""
+        return self._fitted().statistics
+
+    @property
+    def ridge_(self) -> float:
+        """λ in use."""
+        return self._fitted().settled.ridge
+
+    @property
+    def ridge_path_(self) -> list[RidgeTrial]:
+        """Every λ tried, with its mean squared error and accuracy; empty where λ was given."""
+        return list(self._fitted().settled.ridge_path)
+
+    @property
+    def kernel_map_(self) -> KernelMap:
+        """The random kernel map."""
+        return self._fitted().settled.lift.kernel_map
+
+    # How a session goes
+
+    def _begin(self, X: ArrayLike, samples: _Weighted, *, learn: bool) -> Self:
+        """Make the base session's choices and, if asked to, learn the samples."""
+        features, labels, weight = samples
+        head = Head.blank(settle(features, labels, self._checked_options(), weight=weight))
+        if learn:
+            head = head.learned(*samples).solved()
+        validate_data(self, X, skip_check_array=True)  # notes the number and names of columns
+        self.head_ = head
+        return self
+
+    def _fitted(self) -> Head:
+        check_is_fitted(self)
+        assert self.head_ is not None
+        return self.head_
+
+    def _head(self) -> Head:
+        """Return what was learned so far, under the current parameters."""
+        return self._fitted().with_options(self._checked_options())
+
+    def _checked_options(self) -> HeadOptions:
+        options = self._options()
+        options.check(type(self).__name__)
+        return options
+
+    def _head_of(self, other: Self) -> Head:
+        if type(other) is not type(self):
+            raise IncompatibleModelError(
+                f"A {type(self).__name__} and a {type(other).__name__} cannot be merged. "
+                "Train both with the same estimator.",
+                code="merge-type",
+            )
+        return other._fitted()
+
+    def _scores(self, X: ArrayLike) -> Array:
+        head = self._fitted()
+        if not len(head.classes):
+            raise NotFittedError(
+                f"This {type(self).__name__} knows no class. Call partial_fit with samples first."
+            )
+        return head.scores(self._features(X))
+
+    # Checks
+
+    def _features(self, X: ArrayLike, *, base: bool = False) -> Array:
+        """Return checked features; after the base session, with the columns that it had."""
+        with as_input_error("features-invalid"):
+            features = check_array(
+                X, dtype=[np.float64, np.float32], ensure_all_finite=False, estimator=self
+            )
+        if not base:
+            with as_input_error("columns-mismatch"):
+                validate_data(self, X, reset=False, skip_check_array=True)
+        check_finite(features)
+        return np.asarray(features)
+
+    def _samples(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, base: bool = False
+    ) -> _Weighted:
+        """Return checked samples, without those of weight zero."""
+        classes = np.empty(0) if base else self.classes_
+        features = self._features(X, base=base)
+        labels = check_labels(y, len(features), type(self).__name__)
+        check_one_kind(classes, labels)
+        if sample_weight is None:
+            return features, labels, np.ones(len(features))
+        with as_input_error("weights-invalid"):
+            weight = _check_sample_weight(
+                sample_weight, features, dtype=np.float64, ensure_non_negative=True
+            )
+        counted = weight > 0
+        if not counted.any():  # newer versions of scikit-learn have refused this already
+            raise InputError(
+                "All values of sample_weight are 0. Leave it out to count each sample once.",
+                code="weights-invalid",
+            )
+        return features[counted], labels[counted], weight[counted]
