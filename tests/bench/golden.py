@@ -1,0 +1,107 @@
+"""What every method answers on a tiny stream: stored, so that no change of answers goes unnoticed.
+
+A row of results is found again by the ``revision`` that its method declares. Raise the revision
+when a method answers differently, then store the new answers::
+
+    python -m tests.bench.golden
+"""
+
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+
+from visvm.bench.methods import METHODS
+from visvm.bench.methods.method import Setup
+from visvm.bench.streams import ClassStream, Samples, class_order, session_sizes
+
+FILE = Path(__file__).with_name("golden.json")
+DIMS = (8, 8, 12)
+SIZES = session_sizes("sessions 4,3,2", 9)
+WIDTH = 100  # more than the first session has images, and less than all have: thin, then dense
+ROUNDING = 1e-5  # of features; far above what another BLAS can make of them
+
+
+def draw(noise=0.0):
+    """Training and test images of 9 classes, 20 each, and a projection; with relative noise."""
+    generator = np.random.default_rng(3)
+    centres = generator.normal(size=(9, sum(DIMS)))
+    targets = np.repeat(np.arange(9), 20)
+    parts = []
+    for _ in ("train", "test"):
+        rows = centres[targets] + 1.35 * generator.normal(size=(180, sum(DIMS))) + 0.5
+        rows *= 1.0 + noise * np.random.default_rng(0).normal(size=rows.shape)
+        parts.append(Samples(rows.astype(np.float32), targets))
+    return *parts, generator.normal(size=(DIMS[-1], 10)).astype(np.float32)
+
+
+def options_of(make):
+    """The options of a method with their defaults."""
+    parameters = inspect.signature(make).parameters.values()
+    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+def answers(make, noise=0.0):
+    """Classes a method answers after every session for the test images of all it has seen, as digits."""
+    train, test, projection = draw(noise)
+    small = {"n_components": WIDTH} if "n_components" in options_of(make) else {}
+    method = make(Setup(DIMS, lambda final: final @ projection), **small)
+    stream = ClassStream(train, test, class_order(9, 1993), SIZES)
+    found = []
+    for session in stream:
+        method.learn(session.features, session.labels)
+        found.append("".join(map(str, method.predict(stream.test()[0]))))
+    return found
+
+
+def describe(make, revision):
+    """What is stored of a method."""
+    return {"revision": revision, "defaults": options_of(make), "answers": answers(make)}
+
+
+def complaint(name, make, revision, stored):
+    """What is wrong with a method beside what is stored of it; empty if nothing is."""
+    if name not in stored:
+        return f"{name} has no stored answers: run python -m tests.bench.golden"
+    known = stored[name]["revision"]
+    if revision != known:
+        return (
+            f"{name} declares revision {revision}; the stored answers are of {known}: "
+            "run python -m tests.bench.golden"
+        )
+    now = describe(make, revision)
+    for what in ("defaults", "answers"):
+        if now[what] != stored[name][what]:
+            return (
+                f"the {what} of {name} are not those of revision {revision}: "
+                "raise its revision if they should be others, or undo the change"
+            )
+    return ""
+
+
+def read():
+    return json.loads(FILE.read_text("utf-8"))
+
+
+def store(methods, stored):
+    """Add the answers of methods, {name: (factory, revision)}, whose revision has none yet."""
+    for name, (make, revision) in methods.items():
+        if name in stored and stored[name]["revision"] >= revision:
+            continue
+        if answers(make) != answers(make, ROUNDING):
+            raise SystemExit(
+                f"{name} answers otherwise when features are rounded: draw another stream"
+            )
+        stored[name] = describe(make, revision)
+    return stored
+
+
+def main():
+    methods = {name: (make, 1) for name, make in METHODS.items() if name != "zs-clip"}
+    stored = store(methods, read() if FILE.exists() else {})
+    FILE.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
