@@ -6,7 +6,6 @@ when a method answers differently, then store the new answers::
     python -m tests.bench.golden
 """
 
-import inspect
 import json
 from pathlib import Path
 
@@ -36,17 +35,11 @@ def draw(noise=0.0):
     return *parts, generator.normal(size=(DIMS[-1], 10)).astype(np.float32)
 
 
-def options_of(make):
-    """The options of a method with their defaults."""
-    parameters = inspect.signature(make).parameters.values()
-    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
-
-
-def answers(make, noise=0.0):
-    """Classes a method answers after every session for the test images of all it has seen, as digits."""
+def answers(entry, noise=0.0):
+    """What a method answers after every session for the test images of all it has seen: digits."""
     train, test, projection = draw(noise)
-    small = {"n_components": WIDTH} if "n_components" in options_of(make) else {}
-    method = make(Setup(DIMS, lambda final: final @ projection), **small)
+    small = {"n_components": WIDTH} if "n_components" in entry.options else {}
+    method = entry.make(Setup(DIMS, lambda final: final @ projection), **small)
     stream = ClassStream(train, test, class_order(9, 1993), SIZES)
     found = []
     for session in stream:
@@ -55,13 +48,18 @@ def answers(make, noise=0.0):
     return found
 
 
-def describe(make, revision):
+def describe(entry):
     """What is stored of a method."""
-    return {"revision": revision, "defaults": options_of(make), "answers": answers(make)}
+    return {
+        "revision": entry.revision,
+        "defaults": entry.options,
+        "answers": answers(entry),
+    }
 
 
-def complaint(name, make, revision, stored):
+def complaint(entry, stored):
     """What is wrong with a method beside what is stored of it; empty if nothing is."""
+    name, revision = entry.name, entry.revision
     if name not in stored:
         return f"{name} has no stored answers: run python -m tests.bench.golden"
     known = stored[name]["revision"]
@@ -70,7 +68,7 @@ def complaint(name, make, revision, stored):
             f"{name} declares revision {revision}; the stored answers are of {known}: "
             "run python -m tests.bench.golden"
         )
-    now = describe(make, revision)
+    now = describe(entry)
     for what in ("defaults", "answers"):
         if now[what] != stored[name][what]:
             return (
@@ -84,23 +82,27 @@ def read():
     return json.loads(FILE.read_text("utf-8"))
 
 
-def store(methods, stored):
-    """Add the answers of methods, {name: (factory, revision)}, whose revision has none yet."""
-    for name, (make, revision) in methods.items():
-        if name in stored and stored[name]["revision"] >= revision:
+def store(entries, stored):
+    """Add what methods answer whose revision has no stored answers yet."""
+    for entry in entries:
+        if entry.name in stored and stored[entry.name]["revision"] >= entry.revision:
             continue
-        if answers(make) != answers(make, ROUNDING):
+        if answers(entry) != answers(entry, ROUNDING):
             raise SystemExit(
-                f"{name} answers otherwise when features are rounded: draw another stream"
+                f"{entry.name} answers otherwise when features are rounded: draw another stream"
             )
-        stored[name] = describe(make, revision)
+        stored[entry.name] = describe(entry)
     return stored
 
 
+def runnable():
+    """The methods that somebody has written."""
+    return [entry for entry in METHODS.values() if entry.factory is not None]
+
+
 def main():
-    methods = {name: (make, 1) for name, make in METHODS.items() if name != "zs-clip"}
-    stored = store(methods, read() if FILE.exists() else {})
-    FILE.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(store(runnable(), read()), indent=1)
+    FILE.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,16 +3,19 @@
 from functools import cached_property
 from typing import Any
 
-from visvm.bench.methods.linear import Array, best_classes, linear_discriminant
-from visvm.bench.methods.method import Features, Labels
+from visvm.bench.methods.linear import best_classes, linear_discriminant
+from visvm.bench.methods.method import Entry, Traits
 from visvm.bench.methods.sums import ClassSums
 from visvm.bench.methods.vis import Vis
+from visvm.bench.streams import Features, Labels
+from visvm.head.products import Array
 
 
 class NearestClassMean(Vis):
-    """The paper's classifier-choice "NCM": blocks, mixer and random map of ``vis``, the class with the nearest mean φ.
+    """The paper's classifier-choice "NCM": features of ``vis``, the class with the nearest mean φ.
 
-    The distance is Euclidean in the lifted space.
+    Blocks, mixer and random map are those of ``vis``; the distance is Euclidean, between lifted
+    features.
 
     Parameters
     ----------
@@ -32,7 +35,7 @@ class NearestClassMean(Vis):
         self._sums.learn(features, labels, self._lift)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         means = self._sums.means
         return best_classes(features, self._lift, linear_discriminant(means, means))
 
@@ -49,3 +52,6 @@ class NearestClassMean(Vis):
     def _choices(self) -> dict[str, Any]:
         choices = super()._choices()
         return {name: choices[name] for name in ("layers", "mixer_is_identity")}
+
+
+ENTRIES = [Entry("ncm", NearestClassMean, "relative", traits=Traits(mixes=True))]

@@ -1,5 +1,6 @@
 """One-hot ridge regression on the paper's own lifted features."""
 
+from visvm.bench.methods.method import Entry, Traits
 from visvm.bench.methods.vis import Vis
 from visvm.head.classifier import Array, Indices, VisClassifier
 from visvm.head.selection import search_ridge, split_base_session
@@ -7,7 +8,7 @@ from visvm.head.solver import solve
 
 
 class _OneHotClassifier(VisClassifier):
-    """``VisClassifier`` with targets 1 and 0 in place of 1 and -1: eq. 17 with Q = Σ φ̃yᵀ over one-hot y."""
+    """``VisClassifier`` with targets 1 and 0, not 1 and -1: eq. 17, Q = Σ φ̃yᵀ over one-hot y."""
 
     def _settle(self, X: Array, targets: Indices, weight: Array) -> None:
         super()._settle(X, targets, weight)  # blocks and mixer, as ±1 targets choose them
@@ -33,11 +34,12 @@ class _OneHotClassifier(VisClassifier):
 
 
 class OneHotRidge(Vis):
-    """The paper's classifier-choice "Ridge": blocks, mixer and random map of ``vis``, least squares on one-hot targets.
+    """The paper's classifier-choice "Ridge": features of ``vis``, least squares on one-hot targets.
 
-    λ is chosen on the same split of the base session by the mean squared error of the one-hot
-    targets. With the same λ the scores would be those of ``vis`` but for a factor of 2 and one
-    function of x shared by all classes, so that only the choice of λ can make a difference.
+    Blocks, mixer and random map are those of ``vis``. λ is chosen on the same split of the base
+    session by the mean squared error of the one-hot targets. With the same λ the scores differ from
+    those of ``vis`` only by a factor of 2 and a function of x that all classes share, so that only
+    the choice of λ can make a difference.
 
     Parameters
     ----------
@@ -48,3 +50,6 @@ class OneHotRidge(Vis):
     """
 
     _estimator = _OneHotClassifier
+
+
+ENTRIES = [Entry("ridge", OneHotRidge, "relative", traits=Traits(mixes=True))]

@@ -1,12 +1,13 @@
-"""The paper's method: residual fusion of blocks, random kernel map, incremental LS-SVM (``visvm.VisClassifier``)."""
+"""The paper's method: residual fusion, random kernel map, LS-SVM (``visvm.VisClassifier``)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import statistics_bytes
+from visvm.bench.streams import Features, Labels
 from visvm.head.classifier import VisClassifier
 from visvm.head.selection import LayerTrial, RidgeTrial
 
@@ -61,11 +62,11 @@ class Vis:
         self._model.partial_fit(features, labels)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return np.asarray(self._model.predict(features), dtype=np.intp)
 
     def costs(self) -> Costs:
-        """What was trained, kept and chosen so far."""
+        """Return what was trained, kept and chosen so far."""
         mixer = self._model.mixer_
         # Of one class nothing is learned, and the mixer stays the identity. The auxiliary
         # classifier is not kept.
@@ -92,3 +93,6 @@ class Vis:
             # of the base session's held-out part
             "validation_accuracy": accuracies[0] if accuracies else None,
         }
+
+
+ENTRIES = [Entry("vis", Vis, "ours", traits=Traits(mixes=True), published="vis")]
