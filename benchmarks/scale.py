@@ -46,7 +46,7 @@ from scale_model import (
     widest,
 )
 
-from visvm.head.memory import Session, chunk_rows
+from visvm.head.memory import SessionSizes, chunk_rows
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -381,7 +381,7 @@ def sentences(setup: Setup, given: argparse.Namespace, kept: dict[str, Any]) -> 
     """Numbers that stand in the text."""
     rates, cpu, gpu, web = setup.rates, setup.cpu, setup.gpu, setup.job(WEB)
     base = [
-        Session(5 * c, 0, False, c, INPUTS, WIDTH, n_selection=5 * c).select_bytes()
+        SessionSizes(5 * c, 0, False, c, INPUTS, WIDTH, n_selection=5 * c).select_bytes()
         for c in (1000, WEB.n_classes)
     ]
     matrices = [

@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from visvm.head.memory import Session, chunk_rows
+from visvm.head.memory import SessionSizes, chunk_rows
 from visvm.head.scatter import THIN_SHARE
 
 FLOAT, FUSED = 8, 4  # bytes of a number: in sums, in fused features
@@ -98,7 +98,7 @@ def merge_peak_bytes(width: int, n_classes: int, n_added: int) -> int:
 
 def solve_peak_bytes(width: int, n_classes: int, n_inputs: int = 384) -> int:
     """Peak of adding to a dense model and solving it, as visvm itself counts before a session."""
-    return Session(
+    return SessionSizes(
         1, 0, is_dense=True, n_classes=n_classes, n_inputs=n_inputs, width=width
     ).accumulate_bytes()
 
@@ -185,7 +185,7 @@ class Job:
             self.columns(self.group),
             -(-self.stream.n_classes // n_nodes) if self.sharded else 0,
         )
-        making = Session(
+        making = SessionSizes(
             self.group,
             0,
             is_dense=False,

@@ -1,16 +1,17 @@
 """RESULTS.md and REPRODUCIBILITY.md against the rows in results/ that they speak of."""
 
-import dataclasses
 import re
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from visvm.bench.methods import METHODS
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS, collect, grouped
 from visvm.bench.rows import read_rows
-from visvm.bench.runner import changed_options
 
 ROOT = Path(__file__).parents[2]
 RESULTS, REPRODUCIBILITY = (
@@ -38,7 +39,7 @@ def runs(method, encoder, protocol, options, dataset="cub200", **seeds):
     found = [
         each
         for each in finished()
-        if vars(each.run).items() >= wanted.items() and each.run.options == options
+        if msgspec.to_builtins(each.run).items() >= wanted.items() and each.run.options == options
     ]
     return {
         getattr(each.run, free): each
@@ -81,9 +82,7 @@ def test_reproducibility_has_the_numbers_of_the_rows():
 
 def test_every_pair_of_numbers_in_the_results_is_that_of_a_run_or_of_a_mean_over_seeds():
     alone = [[each] for each in finished()]
-    over_seeds = grouped(
-        finished(), lambda each: dataclasses.replace(each.run, seed=0).key
-    ).values()
+    over_seeds = grouped(finished(), lambda each: replace(each.run, seed=0).key).values()
     known = {
         tuple(
             f"{100 * np.mean([getattr(each, name) for each in group]):.2f}"
@@ -122,7 +121,7 @@ def test_the_same_width_for_all():
     assert len(rows) == 5
     for name, *cells in rows:
         method, width = re.match(r"`(\S+)`, D = ([\d ]+)", name).groups()
-        options = changed_options(method, {"n_components": int(width.replace(" ", ""))})
+        options = METHODS[method].changed({"n_components": int(width.replace(" ", ""))})
         for where, cell in zip(header[1:], cells, strict=True):
             encoder, protocol = where.split()
             assert cell == pair(

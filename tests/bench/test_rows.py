@@ -1,10 +1,16 @@
-import dataclasses
 import json
+from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from visvm.bench.rows import FILE_NAME, Row, Run, open_for_appending, read_rows
-from visvm.errors import InputError, VisvmError
+from tests.refusals import refused
+from visvm.bench.methods import METHODS
+from visvm.bench.rows import FILE_NAME, Results, Row, Run, open_for_appending, parse, read_rows
+from visvm.errors import InputError
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 RUN = Run(
     "cub200",
@@ -16,7 +22,7 @@ RUN = Run(
     "B0 Inc20",
     1993,
     "vis",
-    "c1",
+    1,
     0,
     {"n_components": 50},
 )
@@ -47,7 +53,13 @@ def row(session=1, run=RUN):
         load_average=None,
         environment={"visvm": "0"},
         measured_at="2026-01-01T00:00:00+00:00",
+        code_digest="c1",
     )
+
+
+def as_text(row, **changes):
+    """A line of JSON, with fields changed to whatever they should not be."""
+    return (json.dumps({**msgspec.to_builtins(row), **changes}) + "\n").encode()
 
 
 def test_rows_come_back_as_they_were_written(tmp_path):
@@ -90,32 +102,62 @@ def test_what_is_no_beginning_of_a_row_is_not_dropped(tmp_path):
     path = tmp_path / FILE_NAME
     for content in (b'{"my":"precious', b'{"my":1}', b"1,2,3", b'{"run":{"dataset":1}}'):
         path.write_bytes(content)
-        with pytest.raises(InputError, match="line 1 of"), open_for_appending(tmp_path):
+        with refused("row-invalid") as refusal, open_for_appending(tmp_path):
             pass
+        assert "Line 1 of" in str(refusal.value)
         assert path.read_bytes() == content
 
 
-def test_rows_of_other_code_are_known_as_such(tmp_path):
-    newer = dataclasses.replace(RUN, code_digest="c2")
+def test_rows_of_another_revision_are_known_as_such(tmp_path):
+    newer = replace(RUN, revision=2)
     with open_for_appending(tmp_path) as results:
         assert not results.is_outdated(RUN)
         results.append(row(1))
         assert not results.is_outdated(RUN)
         assert results.is_outdated(newer)
-        assert not results.is_outdated(dataclasses.replace(newer, seed=1))
+        assert not results.is_outdated(replace(newer, seed=1))
+
+
+def test_rows_of_format_1_are_revision_1_with_their_digest_as_information():
+    said = msgspec.to_builtins(row())
+    del said["code_digest"], said["run"]["revision"]
+    said["run"]["code_digest"] = "c1"
+    assert parse(json.dumps({**said, "format": 1}).encode()) == row()
+    for wrong in ({"format": 1, "run": []}, {"format": 3}, {"format": 2}, {"format": None}):
+        with pytest.raises(ValueError):  # noqa: PT011 - msgspec's words are its own
+            parse(json.dumps({**said, **wrong}).encode())
+    del said["run"]["code_digest"]
+    with pytest.raises(ValueError, match="code_digest"):
+        parse(json.dumps({**said, "format": 1}).encode())
+
+
+def test_the_committed_rows_are_found_again():
+    """What a plan would ask for: the declared revision, and options as they are compared."""
+    rows = read_rows(RESULTS)
+    results = Results(RESULTS / FILE_NAME, rows)
+    assert len(rows) >= 1435
+    for each in rows:
+        entry = METHODS[each.run.method]
+        wanted = replace(each.run, revision=entry.revision, options=entry.changed(each.run.options))
+        if entry.revision == 1:
+            assert len(results.accuracies(wanted)) == each.n_sessions
+        else:
+            assert results.is_outdated(wanted)
 
 
 def test_a_damaged_line_is_named(tmp_path):
     with open_for_appending(tmp_path) as results:
         results.append(row(1))
     path = tmp_path / FILE_NAME
-    nan, above = (
-        (
-            json.dumps(dataclasses.asdict(dataclasses.replace(row(2), accuracy=value))) + "\n"
-        ).encode()
-        for value in (float("nan"), 1.5)
-    )
     wrong = [
+        ("accuracy", float("nan")),
+        ("accuracy", float("inf")),
+        ("accuracy", 1.5),
+        ("accuracy", True),
+        ("group_accuracy", [0.5, -0.1]),
+        ("n_shared", False),
+        ("more", 1),
+        ("format", 3),
         ("environment", None),
         ("seconds", {}),
         ("seconds", {"learn": "x", "predict": 1.0}),
@@ -129,27 +171,37 @@ def test_a_damaged_line_is_named(tmp_path):
         ("session_sizes", [4]),
         ("group_accuracy", []),
         ("confusions", [[0, 1]]),
-        ("run", {**dataclasses.asdict(RUN), "options": []}),
+        ("run", {**msgspec.to_builtins(RUN), "options": []}),
+        ("run", {**msgspec.to_builtins(RUN), "code_digest": "c1"}),
     ]
-    others = [
-        (json.dumps({**dataclasses.asdict(row(2)), name: value}) + "\n").encode()
-        for name, value in wrong
-    ]
-    deep = b"[" * 100_000 + b"\n"
     for damage in (
-        *others,
-        deep,
-        nan,
-        above,
+        *(as_text(row(2), **{name: value}) for name, value in wrong),
+        as_text(row(2)).replace(b'"accuracy": 0.5', b'"accuracy": 1e400'),
+        b"[" * 100_000 + b"\n",
         b"{}\n",
         b"nonsense\n",
         b"\xff\xfe\n",
         b'{"run": {"x": 1}, "confusions": []}\n',
     ):
         path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n" + damage)
-        with pytest.raises(InputError, match="line 2 of") as refusal:
+        with refused("row-invalid", InputError) as refusal:
             read_rows(tmp_path)
-        assert "\n" not in str(refusal.value)
+        assert "Line 2 of" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"accuracy": 1.5}, "accuracy"),
+        ({"class_counts": [2, True, 2, 2]}, "class_counts"),
+        ({"more": 1}, "more"),
+        ({"seconds": {}}, "seconds"),
+        ({"session_sizes": [4]}, "sessions and classes"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_named(changes, named):
+    with pytest.raises(ValueError, match=named):
+        parse(as_text(row(2), **changes))
 
 
 def test_a_folder_that_nothing_came_of_is_not_left(tmp_path):
@@ -164,23 +216,21 @@ def test_a_folder_that_nothing_came_of_is_not_left(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"mine")
-    with (
-        pytest.raises(InputError, match="must be a folder that can be written to"),
-        open_for_appending(tmp_path / "file"),
-    ):
+    with refused("results-unwritable", InputError), open_for_appending(tmp_path / "file"):
         pass
     assert (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(InputError, match="visvm bench"):
+    with refused("results-missing", InputError) as refusal:
         read_rows(tmp_path / "none")
+    assert "visvm bench" in str(refusal.value)
 
 
 def test_two_programs_do_not_write_at_once(tmp_path):
     with (
         open_for_appending(tmp_path),
-        pytest.raises(VisvmError, match="in use"),
+        refused("results-in-use"),
         open_for_appending(tmp_path),
     ):
         pass
@@ -193,7 +243,7 @@ def test_what_decides_the_numbers_decides_the_key():
         "weights_digest": "w2",
         "transform": "crop",
         "transform_key": "t2",
-        "code_digest": "c2",
+        "revision": 2,
         "protocol": "B0 Inc10",
         "class_order_seed": 1994,
         "method": "ncm",
@@ -202,15 +252,12 @@ def test_what_decides_the_numbers_decides_the_key():
         "split": "validation",
     }
     for name, value in changes.items():
-        keys.add(dataclasses.replace(RUN, **{name: value}).key)
+        keys.add(replace(RUN, **{name: value}).key)
     assert len(keys) == 1 + len(changes)
-    assert (
-        dataclasses.replace(RUN, dataset="/elsewhere/cub", encoder="/elsewhere/weights").key
-        == RUN.key
-    )
+    assert replace(RUN, dataset="/elsewhere/cub", encoder="/elsewhere/weights").key == RUN.key
 
 
 def test_numbers_that_json_has_not_are_refused(tmp_path):
-    with open_for_appending(tmp_path) as results, pytest.raises(ValueError, match="JSON compliant"):
-        results.append(dataclasses.replace(row(), accuracy=float("nan")))
+    with open_for_appending(tmp_path) as results, refused("costs-unwritable", InputError):
+        results.append(replace(row(), accuracy=float("nan")))
     assert (tmp_path / FILE_NAME).read_bytes() == b""

@@ -1,39 +1,38 @@
-"""Recipes to rows, on a small encoder and coloured pictures; what is interrupted goes on and gives the same rows."""
+"""Recipes to rows, on a small encoder and coloured pictures; interrupted runs resume."""
 
 import dataclasses
-import inspect
 import re
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from tests.refusals import refused
 from tests.tiny import COLOURS, write_encoder, write_photos
 from visvm.bench import environment
 from visvm.bench.features import EncodedData, encode_data
 from visvm.bench.loading import load_dataset
 from visvm.bench.methods import METHODS
-from visvm.bench.methods.method import Setup
+from visvm.bench.methods.method import Entry, Setup
+from visvm.bench.methods.simplecil import SimpleCIL
+from visvm.bench.plan import plan
 from visvm.bench.recipe import Recipe
 from visvm.bench.rows import FILE_NAME, Run, open_for_appending, read_rows
-from visvm.bench.runner import changed_options, execute, measure, missing_runs, plan
+from visvm.bench.runner import execute, measure, missing_runs
 from visvm.bench.streams import Samples, class_order
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.images import Transform
 from visvm.encoders.loading import load_encoder
 from visvm.errors import EncoderError, ImageError, InputError
+from visvm.progress import silent
 
 RUNNABLE = [name for name in METHODS if name != "zs-clip"]
-
-
-def silent(stage, done, total):
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +59,14 @@ def run_all(recipe, folder, cache=None):
     with open_for_appending(folder) as results:
         return [
             row
-            for job in plan(recipe, None, load_encoder, silent)
-            for row in execute(job, results, cache, silent)
+            for group in plan(recipe, None, load_encoder, silent)
+            for row in execute(group, results, cache, silent)
         ]
 
 
 def plain(row):
     """A row without what differs from one measurement to the next."""
-    return dataclasses.replace(row, seconds={}, peak_memory=None, load_average=None, measured_at="")
+    return replace(row, seconds={}, peak_memory=None, load_average=None, measured_at="")
 
 
 def test_every_method_and_session_gets_a_row(place, tmp_path):
@@ -164,37 +163,50 @@ def test_runs_share_what_they_have_in_common(place):
     varied = recipe(
         place, options={}, vary={"identity_weight": [0.01, 0.5], "n_components": [15000, 30]}
     )
-    (job,) = plan(varied, None, load_encoder, silent)
+    (group,) = plan(varied, None, load_encoder, silent)
     # The defaults come up twice and are one run; SimpleCIL has neither option.
-    assert [run.options for run in job.runs if run.method == "vis"] == [
+    assert [run.options for run in group.runs if run.method == "vis"] == [
         {},
         {"identity_weight": 0.5},
         {"n_components": 30},
     ]
-    assert [run.options for run in job.runs if run.method == "simplecil"] == [{}]
+    assert [run.options for run in group.runs if run.method == "simplecil"] == [{}]
 
 
 def test_options_that_are_the_default_are_no_change():
-    assert changed_options(
-        "vis", {"n_components": 15000, "identity_weight": 0.5, "strange": 1}
-    ) == {"identity_weight": 0.5}
+    options = {"n_components": 15000, "identity_weight": 0.5, "strange": 1, "svm_cost": 2.0}
+    changed = METHODS["vis"].changed(options)
+    assert changed == {"identity_weight": 0.5, "svm_cost": 2}
+    assert isinstance(changed["svm_cost"], int)  # 2 and 2.0 are one run
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "named"),
+    [
+        ({"methods": ["viss"]}, "method-unknown", "viss"),
+        ({"options": {"n_component": 5}}, "option-unknown", "n_component"),
+        ({"vary": {"depth": [1]}}, "option-unknown", "depth"),
+        ({"vary": {"n_components": [50]}}, "option-repeated", "n_components"),
+        ({"methods": ["slda"], "options": {}, "vary": {"gamma": [1]}}, "option-unused", "gamma"),
+        ({"protocols": ["B0"]}, "protocol-undefined", "B0"),
+        ({"protocols": ["B0 Inc9"]}, "protocol-misfit", "4 classes"),
+    ],
+)
+def test_mistakes_are_refused_before_any_work(place, changes, code, named):
+    with refused(code, InputError) as refusal:
+        next(plan(recipe(place, **changes), None, load_encoder, silent))
+    assert named in str(refusal.value)
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"methods": ["viss"]}, "viss"),
-        ({"options": {"n_component": 5}}, "n_component"),
-        ({"vary": {"depth": [1]}}, "depth"),
-        ({"methods": ["simplecil"], "options": {}, "vary": {"n_components": [50]}}, "n_components"),
-        ({"protocols": ["B0"]}, "B0"),
-        ({"protocols": ["B0 Inc9"]}, "4 classes"),
         ({"datasets": ["cup200"]}, "cup200"),
         ({"encoders": ["dinov3"]}, "dinov3"),
         ({"transform": "cut"}, "cut"),
     ],
 )
-def test_mistakes_get_one_line_before_any_work(place, changes, named):
+def test_unknown_data_encoders_and_transforms_are_refused_before_any_work(place, changes, named):
     with pytest.raises((InputError, EncoderError)) as refusal:
         next(plan(recipe(place, **changes), None, load_encoder, silent))
     assert named in str(refusal.value)
@@ -202,17 +214,45 @@ def test_mistakes_get_one_line_before_any_work(place, changes, named):
 
 
 def test_a_method_that_cannot_run_is_said_to_be_left_out(place):
-    (job,) = plan(recipe(place, methods=["zs-clip", "simplecil"]), None, load_encoder, silent)
-    assert "text encoder" in job.refused["zs-clip"]
-    assert [run.method for run in job.runs] == ["simplecil"]
+    (group,) = plan(recipe(place, methods=["zs-clip", "simplecil"]), None, load_encoder, silent)
+    assert "text encoder" in group.refused["zs-clip"]
+    assert [run.method for run in group.runs] == ["simplecil"]
+    with refused("method-unmet", EncoderError):
+        METHODS["zs-clip"].make(Setup((6,), lambda final: final))
+
+
+@pytest.mark.parametrize(
+    ("needs", "installed", "reason"),
+    [
+        (("features",), False, None),
+        (("features", "text"), True, "mine needs a text encoder"),
+        (("images",), True, "mine needs the images themselves"),
+        (("features", "torch"), False, "pip install 'visvm[torch]'"),
+        (("features", "torch"), True, None),
+        (("torch", "images"), True, "mine needs the images themselves"),
+    ],
+)
+def test_what_a_method_needs_is_there_or_the_method_is_refused(
+    place, monkeypatch, needs, installed, reason
+):
+    monkeypatch.setattr("visvm.bench.plan.find_spec", lambda name: name if installed else None)
+    monkeypatch.setitem(METHODS, "mine", Entry("mine", SimpleCIL, needs=needs))
+    (group,) = plan(recipe(place, methods=["mine"]), None, load_encoder, silent)
+    if reason is None:
+        assert (group.refused, len(group.runs)) == ({}, 1)
+    else:
+        assert reason in group.refused["mine"]
+        assert "\n" not in group.refused["mine"]
+        assert group.runs == []
 
 
 def test_an_unreadable_image_stops_a_benchmark(place, tmp_path):
     for part, seed in (("train", 0), ("test", 1)):
         write_photos(tmp_path / part, ("red", "blue"), 3, seed)
     (tmp_path / "train" / "red" / "broken.png").write_bytes(b"\x89PNG no")
-    with pytest.raises(ImageError, match=r"broken\.png"):
+    with refused("image-unreadable", ImageError) as refusal:
         run_all(recipe(place, datasets=[str(tmp_path)], protocols=["B0 Inc1"]), tmp_path / "out")
+    assert "broken.png" in str(refusal.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -229,10 +269,10 @@ def test_features_come_from_the_cache(place, tmp_path):
 
 
 def test_validation_rows_never_look_at_test_images(place):
-    (job,) = plan(recipe(place, split="validation", methods=["vis"]), None, load_encoder, silent)
-    encoded = encode_data(job.data, job.encoder, job.transform, None, silent)
+    (group,) = plan(recipe(place, split="validation", methods=["vis"]), None, load_encoder, silent)
+    encoded = encode_data(group.data, group.encoder, group.transform, None, silent)
     hidden = dataclasses.replace(encoded, test=Locked("test images"))
-    rows = list(measure(job.runs[0], hidden, job.setup(job.runs[0]), set(), 0.1, silent))
+    rows = list(measure(group.runs[0], hidden, group.setup(group.runs[0]), set(), 0.1, silent))
     assert [row.n_test for row in rows] == [2, 4]  # one of eight images of every class
 
 
@@ -247,7 +287,7 @@ class Locked:
 
 
 class GuardedFeatures:
-    """Features of which only the rows of classes that have arrived may be read, and none while a method learns."""
+    """Features of classes that have arrived; none may be read while a method learns."""
 
     def __init__(self, features, targets, guard):
         self.features, self.targets, self.guard = features, targets, guard
@@ -267,7 +307,7 @@ class Guard:
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
-    """The runner itself, on data that raise when anything is read that has not arrived, or while a method learns."""
+    """The runner itself, on data that raise when they are read too early, or during learning."""
     generator = np.random.default_rng(0)
     targets = np.repeat(np.arange(6), 8)
     features = (
@@ -279,11 +319,11 @@ def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
         list("abcdef"),
         *(Samples(GuardedFeatures(features, targets, guard), targets) for guard in (train, test)),
     )
-    make = METHODS[name]
+    entry = METHODS[name]
 
     class Watched:
         def __init__(self, setup, **options):
-            self.method = make(setup, **options)
+            self.method = entry.make(setup, **options)
 
         def learn(self, given, labels):
             assert given.base is None  # a view would lead to all images
@@ -301,9 +341,9 @@ def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
     def arrive(stage, done, total):  # told when a session has been handed out and is to be learned
         test.allowed, train.allowed = set(order[: seen[done]]), set(order[: seen[done + 1]])
 
-    monkeypatch.setitem(METHODS, name, Watched)
-    options = {"n_components": 30} if "n_components" in inspect.signature(make).parameters else {}
-    run = Run("d", "", "e", "", "squash", "", "sessions 2,3,1", 1993, name, "", 0, options)
+    monkeypatch.setitem(METHODS, name, dataclasses.replace(entry, factory=Watched))
+    options = {"n_components": 30} if "n_components" in entry.options else {}
+    run = Run("d", "", "e", "", "squash", "", "sessions 2,3,1", 1993, name, 1, 0, options)
     rows = list(measure(run, data, Setup((6, 6), lambda final: final), set(), 0.1, arrive))
     assert [row.n_test for row in rows] == [16, 40, 48]
     assert min(row.accuracy for row in rows) > 0.6
@@ -319,18 +359,18 @@ def test_no_method_can_reach_test_images_or_future_classes(name, monkeypatch):
         (lambda n: np.full(n, 2), "0 to 1"),
         (lambda n: np.zeros((n, 1), dtype=int), "shape"),
         (lambda n: np.zeros(n), "float64"),
-        (lambda n: 0, "got 0"),
-        (lambda n: [0] * n, "got [0, 0"),
+        (lambda n: 0, "predicted 0"),
+        (lambda n: [0] * n, "predicted [0, 0"),
     ],
 )
 def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(
     place, tmp_path, monkeypatch, answer, named
 ):
-    class Wrong(METHODS["simplecil"]):
+    class Wrong(SimpleCIL):
         def predict(self, features):
             return answer(len(features))
 
-    monkeypatch.setitem(METHODS, "wrong", Wrong)
+    monkeypatch.setitem(METHODS, "wrong", Entry("wrong", Wrong))
     failure, *rows = run_all(recipe(place, methods=["wrong", "slda"]), tmp_path)
     assert named in failure.reason
     assert "\n" not in failure.reason
@@ -339,12 +379,15 @@ def test_answers_that_are_none_are_refused_and_the_other_runs_go_on(
 
 
 def test_other_code_has_another_digest_and_other_comments_have_not(tmp_path, monkeypatch):
-    """Rows must not outlive the code they were measured with."""
+    """A row says which code it was measured with."""
     source = tmp_path / "visvm_method.py"
     module = ModuleType("visvm.bench.methods.visvm_method")
     module.__file__ = str(source)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    text = "from visvm.bench.methods.simplecil import SimpleCIL\nclass Mine(SimpleCIL):\n    value = 1\n"
+    text = (
+        "from visvm.bench.methods.simplecil import SimpleCIL\n"
+        "class Mine(SimpleCIL):\n    value = 1\n"
+    )
     digests = []
     said = text.replace("    value", '    """Said."""\n\n    value')
     remark = text + '    """One."""\n'
@@ -361,7 +404,6 @@ def test_other_code_has_another_digest_and_other_comments_have_not(tmp_path, mon
         exec(compile(change, str(source), "exec"), module.__dict__)
         module.Mine.__module__ = module.__name__
         digests.append(environment.code_digest(module.Mine))
-        assert environment.code_digest(partial(module.Mine, other=3)) == digests[-1]
     assert len(set(digests[:4])) == 1
     assert len(set(digests)) == 3
 
@@ -393,13 +435,13 @@ def test_what_a_method_imports_from_beside_it_counts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("told", [np.int64(3), float("nan")])
 def test_costs_that_cannot_be_written_fail_that_run_alone(place, tmp_path, monkeypatch, told):
-    class Wrong(METHODS["simplecil"]):
+    class Wrong(SimpleCIL):
         def costs(self):
             return dataclasses.replace(super().costs(), choices={"width": told})
 
-    monkeypatch.setitem(METHODS, "wrong", Wrong)
+    monkeypatch.setitem(METHODS, "wrong", Entry("wrong", Wrong))
     failure, *rows = run_all(recipe(place, methods=["wrong", "slda"]), tmp_path)
-    assert "wrong must tell its costs in plain numbers" in failure.reason
+    assert "The costs of wrong are not plain numbers" in failure.reason
     assert "\n" not in failure.reason
     assert read_rows(tmp_path) == rows
     assert [row.run.method for row in rows] == ["slda", "slda"]
@@ -410,14 +452,16 @@ def test_blanks_in_a_list_of_sessions_are_no_other_protocol(place, tmp_path):
     assert {row.run.protocol for row in rows} == {"sessions 2,1"}
 
 
-def test_another_image_or_other_code_is_measured_again(place, tmp_path, monkeypatch):
+def test_another_image_or_revision_is_measured_again_and_other_code_is_not(
+    place, tmp_path, monkeypatch
+):
     for part, seed in (("train", 0), ("test", 1)):
         write_photos(tmp_path / part, ("red", "blue"), 3, seed)
     wanted = recipe(place, datasets=[str(tmp_path)], protocols=["B0 Inc1"], methods=["simplecil"])
     (first, _), again = run_all(wanted, tmp_path / "out"), run_all(wanted, tmp_path / "out")
     assert again == []
     write_photos(tmp_path / "train", ("red",), 1, 7)
-    (other, _) = run_all(wanted, tmp_path / "out")
+    other, _ = run_all(wanted, tmp_path / "out")
     assert first.run.data_digest != other.run.data_digest
     assert (
         first.run.weights_digest
@@ -425,7 +469,12 @@ def test_another_image_or_other_code_is_measured_again(place, tmp_path, monkeypa
         == load_encoder(wanted.encoders[0]).digest
     )
     monkeypatch.setattr("visvm.bench.runner.code_digest", lambda method: "of other code")
-    assert len(run_all(wanted, tmp_path / "out")) == 2
+    assert run_all(wanted, tmp_path / "out") == []
+    raised = dataclasses.replace(METHODS["simplecil"], revision=2)
+    monkeypatch.setitem(METHODS, "simplecil", raised)
+    rows = run_all(wanted, tmp_path / "out")
+    assert [(row.run.revision, row.code_digest) for row in rows] == [(2, "of other code")] * 2
+    assert [row.accuracy for row in rows] == [row.accuracy for row in (other, _)]
 
 
 def test_rows_do_not_depend_on_what_ran_before(place, tmp_path):
@@ -435,26 +484,28 @@ def test_rows_do_not_depend_on_what_ran_before(place, tmp_path):
 
 
 def test_missing_runs_are_those_without_all_rows(place, tmp_path):
-    (job,) = plan(recipe(place), None, load_encoder, silent)
+    (group,) = plan(recipe(place), None, load_encoder, silent)
     with open_for_appending(tmp_path) as results:
-        assert missing_runs(job, results) == job.runs
-        next(execute(job, results, None, silent))
-        assert missing_runs(job, results) == job.runs
+        assert missing_runs(group, results) == group.runs
+        next(execute(group, results, None, silent))
+        assert missing_runs(group, results) == group.runs
     run_all(recipe(place, methods=["simplecil"]), tmp_path)
     with open_for_appending(tmp_path) as results:
-        assert [run.method for run in missing_runs(job, results)] == ["vis"]
+        assert [run.method for run in missing_runs(group, results)] == ["vis"]
 
 
 def test_contributings_method_is_one_file_and_one_line(place, tmp_path, monkeypatch):
     """The example of CONTRIBUTING.md, registered as it says, learns and gets its rows."""
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    name = re.search(r'`"(.*?)": (\w+)` to the dict', text)
     namespace = {}
-    exec(compile(code, "medians.py", "exec"), namespace)
-    monkeypatch.setitem(METHODS, name[1], namespace[name[2]])
+    exec(compile(code, "class_medians.py", "exec"), namespace)
+    (entry,) = namespace["ENTRIES"]
+    monkeypatch.setitem(METHODS, entry.name, entry)
     rows = run_all(
-        recipe(place, methods=[name[1]], options={}, vary={"metric": ["cityblock", "euclidean"]}),
+        recipe(
+            place, methods=[entry.name], options={}, vary={"metric": ["cityblock", "euclidean"]}
+        ),
         tmp_path,
     )
     assert [(row.run.options, row.session) for row in rows] == [
@@ -465,5 +516,5 @@ def test_contributings_method_is_one_file_and_one_line(place, tmp_path, monkeypa
     ]
     assert min(row.accuracy for row in rows) > 0.7
     assert rows[-1].state_bytes == 4 * 12 * 4
-    body = code[code.index("class") :]
-    assert len([line for line in body.splitlines() if line.strip()]) <= 10
+    body = code[code.index("class ") :]
+    assert len([line for line in body.splitlines() if line.strip()]) <= 16

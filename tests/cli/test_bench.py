@@ -5,15 +5,17 @@ import shutil
 
 import pytest
 
-from tests.test_cli import refused
+from tests.cli.test_main import refused
 from tests.tiny import COLOURS, write_encoder, write_photos
 from visvm.bench.estimate import estimate
 from visvm.bench.methods import METHODS
+from visvm.bench.methods.method import Entry
+from visvm.bench.plan import plan
 from visvm.bench.recipe import Recipe, read_recipe
 from visvm.bench.rows import FILE_NAME, read_rows
-from visvm.bench.runner import plan
 from visvm.encoders.loading import load_encoder
 from visvm.errors import EncoderError
+from visvm.progress import silent
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +154,7 @@ def test_quiet_says_nothing(bench):
         ({"components": "0"}, "--components"),
         (
             {"methods": "simplecil,slda"},
-            "--components is for methods that have a D; simplecil, slda have none",
+            "--components sets D, which simplecil, slda do not have",
         ),
         ({"datasets": "cub200"}, "VISVM_DATA"),
     ],
@@ -203,16 +205,16 @@ def test_what_a_method_raises_does_not_cost_the_others(bench, tmp_path, monkeypa
         def __init__(self, setup):
             raise KeyError("early")
 
-    monkeypatch.setitem(METHODS, "broken", Broken)
-    monkeypatch.setitem(METHODS, "stillborn", Stillborn)
+    for name, kind in (("broken", Broken), ("stillborn", Stillborn)):
+        monkeypatch.setitem(METHODS, name, Entry(name, kind))
     code, out, err = bench("table1", methods="broken,stillborn,simplecil", components=None)
     assert code == 2
     for said in (
         "TypeError: of its author's making",
-        "test_cli_bench.py",
+        "test_bench.py",
         "in learn",
         "KeyError: 'early'",
-        "runs failed: 2",
+        "Runs failed: 2",
     ):
         assert said in err
     assert "Traceback" not in out + err
@@ -231,17 +233,21 @@ def test_test_images_inside_the_training_images_are_told(bench, tmp_path):
     assert {row.n_shared for row in read_rows(tmp_path / "out")} == {1}
 
 
-def test_rows_of_other_code_are_told(bench, tmp_path):
+def test_rows_of_another_revision_are_named_and_rows_of_other_code_are_not(bench, tmp_path):
     bench("table1", methods="simplecil", components=None)
     path = tmp_path / "out" / FILE_NAME
-    digest = read_rows(tmp_path / "out")[0].run.code_digest
-    path.write_text(path.read_text().replace(digest, "c0de"))
+    text = path.read_text()
+    path.write_text(text.replace(read_rows(tmp_path / "out")[0].code_digest, "c0de"))
+    _, out, err = bench("table1", "--dry-run", methods="simplecil", components=None)
+    assert "0 of 1" in " ".join(out.split())
+    assert "revision" not in err
+    path.write_text(text.replace('"revision":1,', '"revision":7,'))
     for arguments in (["table1", "--dry-run"], ["table1"]):
         assert (
-            "1 of 1 runs on colours are there from other code only"
+            "1 of 1 runs on colours are of another revision"
             in bench(*arguments, methods="simplecil", components=None)[2]
         )
-    assert "other code" not in bench("table1", methods="simplecil", components=None)[2]
+    assert "revision" not in bench("table1", methods="simplecil", components=None)[2]
 
 
 def test_a_run_that_goes_on_tells_its_average(bench, tmp_path):
@@ -263,16 +269,19 @@ def test_what_is_missing_is_named_all_at_once(bench, tmp_path):
     [
         (
             'options = { n_components = "many" }',
-            "n_components must be a whole number from 1 up; got 'many'",
+            "'n_components' parameter of vis must be a whole number of at least 1. Got 'many'",
         ),
         (
             "options = { n_components = -5 }",
-            "n_components must be a whole number from 1 up; got -5",
+            "'n_components' parameter of vis must be a whole number of at least 1. Got -5",
         ),
-        ("options = { epochs = 0 }", "epochs must be a whole number from 1 up; got 0"),
+        (
+            "options = { epochs = 0 }",
+            "'epochs' parameter of vis must be a whole number of at least 1. Got 0",
+        ),
         (
             'split = "validation"\ntrain_per_class = 1',
-            "every class must have two training images or more",
+            "A class has a single training image",
         ),
     ],
 )
@@ -326,8 +335,8 @@ def test_estimates_grow_with_what_there_is_to_do(tmp_path):
             [str(tmp_path / "tiny.onnx")],
         )
         changed = recipe.with_changes(options={"n_components": width, **options}, train_per_class=n)
-        (job,) = plan(changed, None, load_encoder, lambda *_: None)
-        return estimate(job, job.runs[0], 1e9)
+        (group,) = plan(changed, None, load_encoder, silent)
+        return estimate(group, group.runs[0], 1e9)
 
     assert cost("vis", 4000).seconds > cost("vis", 2000).seconds > cost("vis", 2000, n=10).seconds
     assert (

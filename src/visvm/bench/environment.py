@@ -1,4 +1,7 @@
-"""On which machine, with which versions and with which code a row was measured."""
+"""On which machine, with which versions and with which code a row was measured.
+
+These are information: a row is found again by the revision of its method.
+"""
 
 import ast
 import hashlib
@@ -7,7 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import resolve_name
 from pathlib import Path
@@ -24,7 +27,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow", "torch",
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions, CPU, and the number of threads of the linear algebra."""
+    """Return versions, CPU, and the number of threads of the linear algebra."""
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     return {
         "visvm": __version__,
@@ -40,18 +43,16 @@ def describe_environment() -> dict[str, Any]:
 
 
 def load_average() -> float | None:
-    """How many processes wanted the CPU in the last minute, where the system tells."""
+    """Return how many processes wanted the CPU in the last minute; None if unknown."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def code_digest(method: Callable[..., Any]) -> str:
-    """A short digest of the code that decides a method's numbers.
+    """Return a short digest of the code of a method.
 
     The modules of its class and of what it inherits from, with what they import from their own
     folder; the head, the streams and the metrics. Comments, docstrings and layout do not count.
     """
-    while isinstance(method, partial):
-        method = method.func
     modules = [
         inspect.getmodule(part)
         for part in (inspect.getmro(method) if inspect.isclass(method) else [method])
@@ -94,12 +95,15 @@ def _digest(paths: list[Path]) -> str:
 
 @cache
 def _meaning(path: Path) -> str:
-    """A digest of a module's syntax tree without docstrings, the same with every version of Python."""
+    """Digest a module's syntax tree without docstrings, alike in every version of Python."""
     return hashlib.sha256(_outline(ast.parse(path.read_text("utf-8"))).encode()).hexdigest()
 
 
 def _outline(node: object) -> str:
-    """A syntax tree in words. ``ast.dump`` writes what is empty too, and what there is to be empty differs between versions."""
+    """Write a syntax tree in words.
+
+    ``ast.dump`` also writes empty fields, and these differ between versions of Python.
+    """
     if isinstance(node, ast.AST):
         parts = (
             f"{name}={_outline(value)}"
@@ -122,12 +126,12 @@ def _is_remark(node: object) -> bool:
 
 
 def usable_cores() -> int:
-    """Processors that this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def installed_version(name: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

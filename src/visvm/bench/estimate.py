@@ -1,7 +1,6 @@
-"""What a benchmark will cost, told before it starts: roughly, from operation counts and from the speed of this machine."""
+"""What a benchmark will cost: roughly, from operation counts and from the speed of this machine."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,16 +8,11 @@ import numpy as np
 
 from visvm.bench.loading import LabelledImages
 from visvm.bench.methods import METHODS
-from visvm.bench.methods.acil import ACIL
-from visvm.bench.methods.klda import KLDA
-from visvm.bench.methods.ranpac import RanPACHead
-from visvm.bench.methods.vis import Vis
-from visvm.bench.methods.vis_oracle import VisOracle
+from visvm.bench.methods.method import Traits
+from visvm.bench.plan import RunGroup
 from visvm.bench.rows import Run
-from visvm.bench.runner import Job, default_options
 from visvm.bench.streams import class_order, session_sizes
 from visvm.errors import InputError
-from visvm.head.memory import Session
 from visvm.head.selection import layer_candidates
 
 # options that costs follow from
@@ -38,7 +32,7 @@ class Estimate:
 
 
 def operations_per_second() -> float:
-    """Floating-point operations of a matrix product on this machine."""
+    """Measure the floating-point operations of a matrix product on this machine."""
     side = 1500
     matrix = np.ones((side, side))
     times = []
@@ -49,74 +43,111 @@ def operations_per_second() -> float:
     return float(2 * side**3 / min(times))
 
 
-def estimate(job: Job, run: Run, speed: float) -> Estimate:
-    """What a run will cost.
+def estimate(group: RunGroup, run: Run, speed: float) -> Estimate:
+    """Estimate what a run will cost.
 
     Parameters
     ----------
-    job : Job
+    group : RunGroup
     run : Run
     speed : float
         Operations a second, as ``operations_per_second`` gives them.
     """
-    dims = job.encoder.layer_dims
-    options = {**default_options(run.method), **run.options}
+    entry = METHODS[run.method]
+    options = {**entry.options, **run.options}
     for name in _COUNTS:
         value = options.get(name)
         if value is not None and not (isinstance(value, int) and value >= 1):
-            raise InputError(f"{name} must be a whole number from 1 up; got {value!r}: correct it")
-    width = options.get("n_components") or dims[-1]
-    limit = options.get("max_selection_samples") or len(job.data.train.images)
-    fusing, refitting, choosing = (_is_a(run.method, kind) for kind in (Vis, VisOracle, RanPACHead))
-    from_the_start = _is_a(run.method, KLDA, ACIL, RanPACHead)  # a D x D matrix is held
-    order = class_order(len(job.data.classes), run.class_order_seed)
+            raise InputError(
+                f"The {name!r} parameter of {run.method} must be a whole number of at least 1. "
+                f"Got {value!r} instead.",
+                code="parameter-invalid",
+            )
+    order = class_order(len(group.data.classes), run.class_order_seed)
+    limit = options.get("max_selection_samples") or len(group.data.train.images)
     operations, peak, seen, begin = 0.0, 0, 0, 0
     for size in session_sizes(run.protocol, len(order)):
-        new, tested = (
-            _count(job.data.train, order[begin : begin + size]),
-            _count(job.data.test, order[: begin + size]),
-        )
-        if refitting:
+        end = begin + size
+        new = _count(group.data.train, order[begin:end])
+        if entry.traits.refits:
             new, seen = new + seen, 0
-        first = seen == 0
-        dense = from_the_start or seen + new > width
-        rows = width if dense else seen + new
-        operations += 2.0 * (new + tested) * width * (dims[-1] + begin + size)  # lift and score
-        operations += 1.0 * new * width * rows + rows**3 / 3  # sums and solve
-        side = min(limit, new) if first or choosing else 0
-        tries = len(layer_candidates(len(dims))) if fusing else 1
-        operations += tries * (
-            side * width * (2.0 * dims[-1] + side) + _EIGEN * min(side, width) ** 3
-        )
-        operations += (
-            _training(dims, tries * side + new, {**default_options("vis"), **options})
-            if first and fusing
-            else 0.0
-        )
-        mixer = 2 * new * (sum(dims) + dims[-1]) if first and fusing else 0
-        session = Session(
-            new, 0 if dense else seen, dense, begin + size, dims[-1], width, side, mixer
-        )
-        # the features so far, and a copy while some are added
-        kept = 8 * new * sum(dims) if refitting else 0
-        peak = max(peak, session.peak_bytes() + kept)
-        seen, begin = seen + new, begin + size
+        tested = _count(group.data.test, order[:end])
+        step = _Step(entry.traits, options, group.encoder.layer_dims, new, seen, tested, end, limit)
+        operations += step.operations()
+        peak = max(peak, step.peak_bytes())
+        seen, begin = seen + new, end
     return Estimate(operations / speed, peak)
 
 
-def _training(dims: Sequence[int], n: int, options: dict[str, Any]) -> float:
-    """Operations to train a mixer of a middling set of blocks on n images, or several on as many in all."""
-    tapped = np.mean(
-        [sum(dims[layer - 1] for layer in layers) for layers in layer_candidates(len(dims))]
-    )
-    steps = options["epochs"] * n / options["batch_size"]
-    return float(_STEP * steps * options["hidden"] * (tapped + dims[-1]))
+@dataclass(frozen=True)
+class _Step:
+    """One session: its new images, those seen before, those tested on; and all classes so far."""
 
+    traits: Traits
+    options: dict[str, Any]
+    dims: tuple[int, ...]
+    new: int
+    seen: int
+    tested: int
+    n_classes: int
+    limit: int
 
-def _is_a(method: str, *kinds: type) -> bool:
-    """Whether a method is of one of these classes. One's own is counted as an LS-SVM on the final block."""
-    make = METHODS[method]
-    return isinstance(make, type) and issubclass(make, kinds)
+    @property
+    def width(self) -> int:
+        """D."""
+        return self.options.get("n_components") or self.dims[-1]
+
+    @property
+    def dense(self) -> bool:
+        """Whether a D × D matrix is held, not the rows of all images."""
+        return self.traits.dense or self.seen + self.new > self.width
+
+    @property
+    def side(self) -> int:
+        """Images that λ is chosen with."""
+        return min(self.limit, self.new) if not self.seen or self.traits.resplits else 0
+
+    @property
+    def trains(self) -> bool:
+        """Whether a mixer is trained."""
+        return self.traits.mixes and not self.seen
+
+    def operations(self) -> float:
+        """Count floating-point operations."""
+        new, width, final = self.new, self.width, self.dims[-1]
+        rows = width if self.dense else self.seen + new
+        lift_and_score = 2.0 * (new + self.tested) * width * (final + self.n_classes)
+        sum_and_solve = 1.0 * new * width * rows + rows**3 / 3
+        side, tries = self.side, len(layer_candidates(len(self.dims))) if self.traits.mixes else 1
+        choose = tries * (side * width * (2.0 * final + side) + _EIGEN * min(side, width) ** 3)
+        train = self._training(tries * side + new) if self.trains else 0.0
+        return lift_and_score + sum_and_solve + choose + train
+
+    def _training(self, n: int) -> float:
+        """Count operations to train mixers of middling sets of blocks on n images in all."""
+        options = {**METHODS["vis"].options, **self.options}
+        tapped = np.mean(
+            [sum(self.dims[each - 1] for each in some) for some in layer_candidates(len(self.dims))]
+        )
+        steps = options["epochs"] * n / options["batch_size"]
+        return float(_STEP * steps * options["hidden"] * (tapped + self.dims[-1]))
+
+    def peak_bytes(self) -> int:
+        """Count the bytes held at most, the features not counted."""
+        new, final = self.new, self.dims[-1]
+        session = SessionSizes(
+            new,
+            0 if self.dense else self.seen,
+            self.dense,
+            self.n_classes,
+            final,
+            self.width,
+            self.side,
+            2 * new * (sum(self.dims) + final) if self.trains else 0,
+        )
+        # the features so far, and a copy while some are added
+        kept = 8 * new * sum(self.dims) if self.traits.refits else 0
+        return session.peak_bytes() + kept
 
 
 def _count(images: LabelledImages, classes: list[int]) -> int:

@@ -32,7 +32,7 @@ def encode_data(
     cache: FeatureCache | None,
     progress: Progress,
 ) -> EncodedData:
-    """Features of all images of a data set, from the cache where they are there."""
+    """Encode all images of a data set; what is in the cache is taken from there."""
 
     def encode(what: str, labelled: LabelledImages) -> Samples:
         stage = f"encoding {data.name} ({what})"
@@ -46,8 +46,9 @@ def encode_data(
         if encoded.unreadable:
             first = encoded.unreadable[0]
             raise ImageError(
-                f"every image of a benchmark must be readable; {len(encoded.unreadable)} of {data.name} are not, such as "
-                f"{first.path} ({first.reason}): replace or remove them"
+                f"{len(encoded.unreadable)} images of {data.name} cannot be read, such as "
+                f"{first.path} ({first.reason}). Replace or remove them.",
+                code="image-unreadable",
             )
         return Samples(encoded.features, labelled.targets)
 
@@ -57,7 +58,7 @@ def encode_data(
 def count_missing(
     data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None
 ) -> int:
-    """How many images of a data set are not in the cache."""
+    """Return how many images of a data set are not in the cache."""
     missing = 0
     for labelled in (data.train, data.test):
         for image in labelled.images:
@@ -69,7 +70,7 @@ def count_missing(
 
 
 def seconds_per_image(data: ImageData, encoder: Encoder, transform: Transform) -> float:
-    """How long the encoder takes for an image, reading it included: the better of two times over one batch."""
+    """Measure what an image takes, reading included: the better of two times over one batch."""
     batch = [data.test.images[place] for place in range(min(BATCH_SIZE, len(data.test.images)))]
     times = []
     for _ in range(2):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Labels = NDArray[np.intp]
+from visvm.bench.streams import Labels
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def score(labels: Labels, predicted: Labels, session_sizes: Sequence[int]) -> Sc
 
     Examples
     --------
-    >>> scores = score(np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 0, 2, 0]), session_sizes=[2, 1])
+    >>> scores = score(np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 0, 2, 0]), [2, 1])
     >>> scores.group_accuracy, scores.class_correct, scores.confusions
     ([0.75, 0.5], [2, 1, 1], [(1, 0, 1), (2, 0, 1)])
     >>> scores.old_accuracy, scores.new_accuracy, round(scores.harmonic_mean, 3)
@@ -89,19 +89,19 @@ def score(labels: Labels, predicted: Labels, session_sizes: Sequence[int]) -> Sc
 
 
 def confusion_matrix(labels: Labels, predicted: Labels, n_classes: int) -> NDArray[np.intp]:
-    """How often each class, by row, was taken for each class, by column: (n_classes, n_classes)."""
+    """Count how often each class, by row, was taken for each other, by column: (C, C)."""
     table = np.zeros((n_classes, n_classes), dtype=np.intp)
     np.add.at(table, (labels, predicted), 1)
     return table
 
 
 def harmonic_mean(first: float, second: float) -> float:
-    """2ab / (a + b); 0 where both are 0."""
+    """Return 2ab / (a + b); 0 where both are 0."""
     return 2 * first * second / (first + second) if first + second else 0.0
 
 
 def average_accuracy(accuracies: Sequence[float]) -> float:
-    """Ā: the mean of A_1 … A_B, exact; some toolboxes average values that were rounded to two decimals before.
+    """Return Ā, the exact mean of A_1 … A_B; some toolboxes average values that were rounded first.
 
     Examples
     --------
@@ -112,7 +112,9 @@ def average_accuracy(accuracies: Sequence[float]) -> float:
 
 
 def forgetting(group_accuracies: Sequence[Sequence[float]]) -> float | None:
-    """F_B: how much the accuracy on each session's classes has fallen from its best to the end, averaged over all but the last.
+    """Return F_B: how far the accuracy on a session's classes fell from its best to the end.
+
+    It is averaged over all sessions but the last.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def forgetting(group_accuracies: Sequence[Sequence[float]]) -> float | None:
 
     Examples
     --------
-    >>> forgetting([[0.9], [0.8, 0.7], [0.85, 0.75, 0.6]])           # (0.9 - 0.85 + 0.7 - 0.75) / 2
+    >>> forgetting([[0.9], [0.8, 0.7], [0.85, 0.75, 0.6]])  # (0.9 - 0.85 + 0.7 - 0.75) / 2
     0.0
     """
     last = len(group_accuracies) - 1

@@ -1,35 +1,43 @@
-"""Which runs make a table or a figure of the paper: one small TOML file each, in ``recipes/``, or a file of one's own."""
+"""Which runs make a table or a figure of the paper: TOML files, in ``recipes/`` or one's own."""
 
-import dataclasses
+import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from visvm.errors import InputError
 
-SPLITS = ("test", "validation")
+MAX_SEED = 2**32 - 1  # the greatest that numpy takes
+
+_Texts = Annotated[list[str], Meta(min_length=1)]
+_Seeds = Annotated[list[Annotated[int, Meta(ge=0, le=MAX_SEED)]], Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=1)]
+_Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+_Value = bool | int | _Finite | str | list[bool | int | _Finite | str]
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """What to run: every combination of what is listed.
 
     Parameters
     ----------
     name : str
+        That of its file.
     title : str
         What it is for.
     datasets : list of str
         Names, or folders of one's own.
-    protocols : list of str
-        "B0" and "B-half" stand for the data set's own two; or such as "B50 Inc10", "sessions
-        20,10,5".
     methods : list of str
     paper : str
         Which table or figure of the paper it is, if any.
+    protocols : list of str
+        "B0" and "B-half" stand for the data set's own two; or such as "B50 Inc10", "sessions
+        20,10,5".
     encoders : list of str
     transform : str
     class_order_seeds : list of int
@@ -47,22 +55,22 @@ class Recipe:
 
     name: str
     title: str
-    datasets: list[str]
-    methods: list[str]
+    datasets: _Texts
+    methods: _Texts
     paper: str = ""
-    protocols: list[str] = field(default_factory=lambda: ["B0"])
-    encoders: list[str] = field(default_factory=lambda: ["dinov2-s14"])
+    protocols: _Texts = msgspec.field(default_factory=lambda: ["B0"])
+    encoders: _Texts = msgspec.field(default_factory=lambda: ["dinov2-s14"])
     transform: str = "squash"
-    class_order_seeds: list[int] = field(default_factory=lambda: [1993])
-    feature_seeds: list[int] = field(default_factory=lambda: [0])
-    options: dict[str, Any] = field(default_factory=dict)
-    vary: dict[str, list[Any]] = field(default_factory=dict)
-    split: str = "test"
-    train_per_class: int | None = None
-    test_per_class: int | None = None
+    class_order_seeds: _Seeds = msgspec.field(default_factory=lambda: [1993])
+    feature_seeds: _Seeds = msgspec.field(default_factory=lambda: [0])
+    options: dict[str, _Value] = {}
+    vary: dict[str, Annotated[list[_Value], Meta(min_length=1)]] = {}
+    split: Literal["test", "validation"] = "test"
+    train_per_class: _Count | None = None
+    test_per_class: _Count | None = None
 
     def variants(self) -> list[dict[str, Any]]:
-        """The options to run every method with.
+        """Return the options to run every method with.
 
         Examples
         --------
@@ -75,108 +83,56 @@ class Recipe:
         return varied or [self.options]
 
     def with_changes(self, **changes: Any) -> "Recipe":
-        """The same recipe with what was given in place of what it says; None changes nothing."""
-        return dataclasses.replace(
+        """Return the recipe with what was given in place of what it says; None changes nothing."""
+        return replace(
             self, **{name: value for name, value in changes.items() if value is not None}
         )
 
 
 def built_in() -> dict[str, Recipe]:
-    """The recipes that come with visvm, by name."""
+    """Read the recipes that come with visvm, by name."""
     every = files("visvm.bench").joinpath("recipes").iterdir()
-    found = sorted(
-        (file for file in every if file.name.endswith(".toml")), key=lambda file: file.name
-    )
-    names = [file.name.removesuffix(".toml") for file in found]
-    return {
-        name: _parse(file.read_text("utf-8"), name) for name, file in zip(names, found, strict=True)
-    }
+    found = {file.name.removesuffix(".toml"): file for file in every if ".toml" in file.name}
+    return {name: _parse(found[name].read_text("utf-8"), name) for name in sorted(found)}
 
 
 def read_recipe(name: str) -> Recipe:
-    """A recipe by its name, or from a TOML file of one's own."""
+    """Read a recipe by its name, or from a TOML file of one's own."""
     if name.endswith(".toml"):
         path = Path(name).expanduser()
         try:
             return _parse(path.read_text("utf-8"), path.stem)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{path} must be a recipe that can be read; it cannot ({error}): correct the path"
+                f"The recipe {path} cannot be read ({error}). Check the path.",
+                code="recipe-unreadable",
             ) from error
     known = built_in()
     if name not in known:
         raise InputError(
-            f"a recipe must be one of {', '.join(known)}, or a .toml file; got {name!r}: correct it"
+            f"There is no recipe {name!r}. Give a .toml file, or one of {', '.join(known)}.",
+            code="recipe-unknown",
         )
     return known[name]
 
 
 def _parse(text: str, name: str) -> Recipe:
     try:
-        said: Mapping[str, Any] = tomllib.loads(text)
+        said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
-            f"the recipe {name} must be valid TOML; it is not ({error}): correct it"
+            f"The recipe {name} is not valid TOML ({error}). Correct it.", code="recipe-no-toml"
         ) from error
-    for key, value in said.items():
-        if key not in _CHECKS:
-            raise InputError(
-                f"a recipe must have fields among {', '.join(_CHECKS)}; {name} has {key!r}: remove it"
-            )
-        what, fits = _CHECKS[key]
-        if not fits(value):
-            raise InputError(
-                f"{key} of the recipe {name} must be {what}; got {value!r}: correct it"
-            )
-    missing = [key for key in ("title", "datasets", "methods") if key not in said]
-    if missing:
-        raise InputError(f"a recipe must say its {missing[0]}; {name} does not: add it")
-    return Recipe(name=name, **said)
-
-
-def is_seed(number: int) -> bool:
-    """Whether numpy takes a number as a seed."""
-    return 0 <= number < 2**32
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether JSON has it: no dates, no tables."""
-    return (
-        all(map(_is_plain, value))
-        if isinstance(value, list)
-        else isinstance(value, str | int | float)
-    )
-
-
-def _is_plain_list(value: Any) -> bool:
-    return isinstance(value, list) and value != [] and _is_plain(value)
-
-
-def _is_list_of(kind: type) -> Callable[[Any], bool]:
-    return lambda value: (
-        isinstance(value, list) and value != [] and all(type(item) is kind for item in value)
-    )
-
-
-_TEXT = "text", lambda value: isinstance(value, str)
-_TEXTS = "a list of texts", _is_list_of(str)
-_SEEDS = (
-    "a list of whole numbers from 0 to 4294967295",
-    lambda value: _is_list_of(int)(value) and all(map(is_seed, value)),
-)
-_COUNT = "a whole number above 0", lambda value: type(value) is int and value > 0
-_CHECKS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("title", "paper", "transform"), _TEXT),
-    **dict.fromkeys(("datasets", "protocols", "methods", "encoders"), _TEXTS),
-    **dict.fromkeys(("class_order_seeds", "feature_seeds"), _SEEDS),
-    "options": (
-        "a table of numbers, texts and lists",
-        lambda value: isinstance(value, dict) and _is_plain([*value.values()]),
-    ),
-    "vary": (
-        "a table of lists of numbers and texts",
-        lambda value: isinstance(value, dict) and all(map(_is_plain_list, value.values())),
-    ),
-    "split": (f"one of {', '.join(SPLITS)}", lambda value: value in SPLITS),
-    **dict.fromkeys(("train_per_class", "test_per_class"), _COUNT),
-}
+    _, *fields = Recipe.__struct_fields__
+    if unknown := [key for key in said if key not in fields]:
+        raise InputError(
+            f"The recipe {name} has {unknown[0]!r}, which is not a field of recipes. "
+            f"Their fields are {', '.join(fields)}.",
+            code="recipe-field-unknown",
+        )
+    try:
+        return msgspec.convert({**said, "name": name}, Recipe)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"The recipe {name} has a mistake: {error}. Correct it.", code="recipe-invalid"
+        ) from error

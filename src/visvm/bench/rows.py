@@ -1,8 +1,12 @@
 """``results.jsonl``: one line of JSON for every session of every run, appended when it is measured.
 
 A line is written in one piece and flushed to the disk, so a process that is killed leaves whole
-lines and at most one torn one at the end, which is dropped when the file is opened again. What else
-stands there is nobody's to drop, and refused.
+lines and at most one torn one at the end, which is dropped when the file is opened again. Anything
+else that is not a row is refused and left where it is.
+
+Format 1 had the digest of the code inside ``run``, where it decided which rows belong together.
+Format 2 has it beside ``run``, as information, and the method's revision in its place; rows of
+format 1 are read as revision 1.
 """
 
 import errno
@@ -11,22 +15,25 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NoReturn
 
 import filelock
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from visvm.errors import InputError, VisvmError
 
 FILE_NAME = "results.jsonl"
 _BEGINNING = b'{"run":{"dataset":'  # of every row
-FORMAT = 1  # of a row; raise it when a field changes its meaning, and keep reading the old ones
+FORMAT = 2  # of a row; raise it when a field changes its meaning, and keep reading the old ones
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=1)]
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True, forbid_unknown_fields=True):
     """One method on one stream of classes: what decides its numbers, and nothing else.
 
     Parameters
@@ -45,9 +52,8 @@ class Run:
         Such as "B0 Inc20", or "sessions 5,3,2".
     class_order_seed : int
     method : str
-    code_digest : str
-        Of the source of the method and of the head: what was measured with other code is measured
-        again.
+    revision : int
+        Of the method: what was measured with another revision is measured again.
     seed : int
         Of the method's own random numbers.
     options : dict
@@ -65,24 +71,20 @@ class Run:
     protocol: str
     class_order_seed: int
     method: str
-    code_digest: str
+    revision: int
     seed: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = {}
     split: str = "test"
 
     @property
     def key(self) -> str:
-        """A short digest by which a run is known again; where data and encoder lie on the disk is not in it."""
-        content = {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in ("dataset", "encoder")
-        }
+        """A short digest to find a run again, wherever its data and encoder lie on the disk."""
+        content = msgspec.to_builtins(self)
+        del content["dataset"], content["encoder"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True, forbid_unknown_fields=True):
     """What was measured after one session of a run.
 
     Parameters
@@ -124,20 +126,21 @@ class Row:
         Versions, CPU, number of threads.
     measured_at : str
         UTC, ISO 8601.
+    code_digest : str
+        Of the source of the method and of the head: which code it was, for information.
     n_shared : int or None
-        How many of all test images of the data set are training images too; None in rows from
-        before this was told.
+        How many of all test images of the data set are training images too; None in early rows.
     """
 
     run: Run
-    session: int
+    session: Count
     n_sessions: int
     new_classes: list[str]
     session_sizes: list[int]
     n_train: int
-    n_test: int
-    accuracy: float
-    group_accuracy: list[float]
+    n_test: Count
+    accuracy: Share
+    group_accuracy: list[Share]
     old_accuracy: float | None
     new_accuracy: float | None
     harmonic_mean: float | None
@@ -152,78 +155,58 @@ class Row:
     load_average: float | None
     environment: dict[str, Any]
     measured_at: str
+    code_digest: str
     n_shared: int | None = None
     format: int = FORMAT
 
 
-_HINTS = {kind: get_type_hints(kind) for kind in (Run, Row)}
+def parse(line: bytes) -> Row:
+    """Read a row from its line.
 
-
-def parse(line: str) -> Row:
-    """A row from its line."""
-    said = json.loads(line, parse_constant=_refused)
-    if said["format"] != FORMAT:
-        raise ValueError(f"its format is {said['format']}, known is {FORMAT}")
-    said["run"] = Run(**said["run"])
-    said["confusions"] = [tuple(triple) for triple in said["confusions"]]
-    row = Row(**said)
-    for part in (row.run, row):
-        for name, hint in _HINTS[type(part)].items():
-            if not _fits(getattr(part, name), hint):
-                raise TypeError(f"{name} is {str(getattr(part, name))[:40]!r}")
+    Raises
+    ------
+    ValueError
+        It is not a row; the words say why.
+    """
+    said = msgspec.json.decode(line)
+    version = said.get("format") if isinstance(said, dict) else None
+    if version == 1:
+        said = _from_format_1(said)
+    elif version != FORMAT:
+        raise ValueError(f"its format is {version!r}, known are 1 and {FORMAT}")
+    row = msgspec.convert(said, Row)
     if not {"learn", "predict"} <= row.seconds.keys():
         raise ValueError("seconds has no learn or no predict")
-    if not all(0.0 <= value <= 1.0 for value in (row.accuracy, *row.group_accuracy)):
-        raise ValueError("an accuracy is not between 0 and 1")
     sessions = {row.session, len(row.session_sizes), len(row.group_accuracy)}
     classes = {sum(row.session_sizes), len(row.class_correct), len(row.class_counts)}
-    if (
-        not 1 <= row.session <= row.n_sessions
-        or row.n_test < 1
-        or len(sessions) > 1
-        or len(classes) > 1
-    ):
-        raise ValueError("its numbers of sessions, classes and images do not go together")
+    if row.session > row.n_sessions or len(sessions) > 1 or len(classes) > 1:
+        raise ValueError("its numbers of sessions and classes do not go together")
     return row
 
 
-def _fits(value: object, hint: Any) -> bool:
-    """Whether a value read from JSON is what a field is declared to be: where it is a float, a whole number does as well."""
-    kinds = get_args(hint)
-    if isinstance(hint, UnionType):
-        return any(_fits(value, kind) for kind in kinds)
-    if isinstance(value, list) and get_origin(hint) is list:
-        return all(_fits(each, kinds[0]) for each in value)
-    if isinstance(value, tuple) and get_origin(hint) is tuple:
-        return len(value) == len(kinds) and all(map(_fits, value, kinds))
-    if isinstance(value, dict) and get_origin(hint) is dict:
-        return all(_fits(each, kinds[1]) for each in value.values())
-    if kinds or hint is Any:
-        return hint is Any
-    return isinstance(value, (int, float) if hint is float else hint) and not isinstance(
-        value, bool
-    )
-
-
-def _refused(number: str) -> NoReturn:
-    raise ValueError(f"{number} is no number of JSON")
+def _from_format_1(said: dict[str, Any]) -> dict[str, Any]:
+    """Read the digest of the code as information, and the run as revision 1 of its method."""
+    run = {**msgspec.convert(said.get("run"), dict[str, Any]), "revision": 1}
+    return {**said, "run": run, "code_digest": run.pop("code_digest", None), "format": FORMAT}
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """All rows of a results folder; a torn last line is left out."""
+    """Read all rows of a results folder; a torn last line is left out."""
     path = folder / FILE_NAME
     if not path.is_file():
         raise InputError(
-            f"{folder} must hold {FILE_NAME}; it does not: run 'visvm bench RECIPE --out {folder}' first"
+            f"{folder} has no {FILE_NAME}. Run 'visvm bench RECIPE --out {folder}' first.",
+            code="results-missing",
         )
     rows = []
     *lines, last = path.read_bytes().split(b"\n")
     for number, line in enumerate([*lines, *([] if _is_torn(last) else [last])], start=1):
         try:
-            rows.append(parse(line.decode()))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            rows.append(parse(line))
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise InputError(
-                f"line {number} of {path} must be a row of results; it is not ({error}): remove the line"
+                f"Line {number} of {path} is not a row of results ({error}). Remove the line.",
+                code="row-invalid",
             ) from error
     return rows
 
@@ -233,47 +216,33 @@ def _is_torn(last: bytes) -> bool:
     if not (_BEGINNING.startswith(last) or last.startswith(_BEGINNING)):
         return False
     try:
-        json.loads(last)
-    except ValueError:
+        msgspec.json.decode(last)
+    except msgspec.DecodeError:
         return True
     return False
 
 
 @contextmanager
 def open_for_appending(folder: Path) -> Iterator["Results"]:
-    """The results of a folder, held against other processes; made if they are not there."""
+    """Hold the results of a folder against other processes; make them if they are not there."""
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"--out must be a folder that can be written to; {folder} is not ({error.strerror}): give another"
-        ) from error
+        _refuse_folder(folder, error)
     path, lock_path = folder / FILE_NAME, folder / f".{FILE_NAME}.lock"
     lock = filelock.FileLock(lock_path)
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise VisvmError(
-            f"{folder} must not be in use by another 'visvm bench'; it is: wait, or give another --out"
+            f"Another 'visvm bench' is writing to {folder}. Wait for it, or give another --out.",
+            code="results-in-use",
         ) from None
     except OSError as error:
-        raise InputError(
-            f"--out must be a folder that can be written to; {folder} is not ({error.strerror}): give another"
-        ) from error
+        _refuse_folder(folder, error)
     try:
-        if path.exists():
-            rows = read_rows(folder)
-            content = path.read_bytes()
-            if _is_torn(content[content.rfind(b"\n") + 1 :]):
-                os.truncate(path, content.rfind(b"\n") + 1)
-            else:  # a whole row, but for its line end
-                with path.open("ab") as file:
-                    file.write(b"\n")
-        else:
-            path.touch()
-            rows = []
-        yield Results(path, rows)
+        yield Results(path, _mended(path))
     finally:
         if is_new and path.exists() and not path.stat().st_size:  # nothing came of it
             for left in (path, lock_path):
@@ -281,6 +250,29 @@ def open_for_appending(folder: Path) -> Iterator["Results"]:
             with suppress(OSError):
                 folder.rmdir()
         lock.release()
+
+
+def _refuse_folder(folder: Path, error: OSError) -> NoReturn:
+    raise InputError(
+        f"{folder} cannot be written to ({error.strerror}). Give another --out.",
+        code="results-unwritable",
+    ) from error
+
+
+def _mended(path: Path) -> list[Row]:
+    """Read the rows of a file, and make it end with a whole line; make it if it is not there."""
+    if not path.exists():
+        path.touch()
+        return []
+    rows = read_rows(path.parent)
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    if _is_torn(content[end:]):
+        os.truncate(path, end)
+    else:
+        with path.open("ab") as file:
+            file.write(b"\n")
+    return rows
 
 
 class Results:
@@ -296,31 +288,40 @@ class Results:
     def __init__(self, path: Path, rows: list[Row]) -> None:
         self.path = path
         self._accuracies: dict[str, dict[int, float]] = {}
-        self._of_any_code: set[str] = set()
+        self._of_any_revision: set[str] = set()
         for row in rows:
             self._remember(row)
 
     def _remember(self, row: Row) -> None:
         self._accuracies.setdefault(row.run.key, {})[row.session] = row.accuracy
-        self._of_any_code.add(replace(row.run, code_digest="").key)
+        self._of_any_revision.add(replace(row.run, revision=0).key)
 
     def accuracies(self, run: Run) -> dict[int, float]:
-        """A_b of the sessions of a run that are there."""
+        """Return A_b of the sessions of a run that are there."""
         return self._accuracies.get(run.key, {})
 
     def is_outdated(self, run: Run) -> bool:
-        """Whether there are rows of a run, but of other code only."""
-        return not self.accuracies(run) and replace(run, code_digest="").key in self._of_any_code
+        """Return whether there are rows of a run, but of other revisions of its method only."""
+        return not self.accuracies(run) and replace(run, revision=0).key in self._of_any_revision
 
     def append(self, row: Row) -> None:
-        """Add a row; it is on the disk when this returns. An InputError where what the method told cannot be written as JSON."""
+        """Add a row; it is on the disk when this returns.
+
+        Raises
+        ------
+        InputError
+            The method's costs cannot be written as JSON.
+        """
         try:
-            line = json.dumps(asdict(row), allow_nan=False, separators=(",", ":")) + "\n"
+            # not msgspec's own encoder, which writes NaN as null
+            text = json.dumps(msgspec.to_builtins(row), allow_nan=False, separators=(",", ":"))
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"{row.run.method} must tell its costs in plain numbers and texts; it does not ({error}): correct the method"
+                f"The costs of {row.run.method} are not plain numbers and texts ({error}). "
+                "Correct the method.",
+                code="costs-unwritable",
             ) from error
-        content = line.encode()
+        content = f"{text}\n".encode()
         with self.path.open("ab", buffering=0) as file:
             before = file.tell()
             try:
@@ -330,6 +331,7 @@ class Results:
             except OSError as error:
                 file.truncate(before)
                 raise VisvmError(
-                    f"{self.path} must take another row; it does not ({error.strerror}): make room"
+                    f"{self.path} cannot take another row ({error.strerror}). Make room.",
+                    code="results-full",
                 ) from error
         self._remember(row)

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from visvm.errors import InputError, VisvmError
 
 Features = NDArray[np.float32]
+"""Layer features, (n, sum of layer_dims): the CLS tokens of all blocks, the final one last."""
+
 Labels = NDArray[np.intp]
+"""Class numbers, (n,)."""
 
 _BASE_AND_INCREMENT = re.compile(r"B-?(\d+)[ ,]*Inc-?(\d+)", re.IGNORECASE)
 _LIST = re.compile(r"(?:sessions )?(\d+(?:,\d+)*)")
@@ -24,7 +27,7 @@ _FOLDS = 5  # one fifth of the training images makes a validation set
 
 
 def class_order(n_classes: int, seed: int) -> list[int]:
-    """The order in which classes arrive.
+    """Return the order in which classes arrive.
 
     Examples
     --------
@@ -35,7 +38,7 @@ def class_order(n_classes: int, seed: int) -> list[int]:
 
 
 def session_sizes(protocol: str, n_classes: int) -> list[int]:
-    """How many classes each session brings.
+    """Return how many classes each session brings.
 
     Parameters
     ----------
@@ -47,29 +50,37 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
 
     Examples
     --------
-    >>> session_sizes("B0 Inc30", 100), session_sizes("B50 Inc20", 100), session_sizes("sessions 5,1,1", 100)
-    ([30, 30, 30, 10], [50, 20, 20, 10], [5, 1, 1])
+    >>> session_sizes("B0 Inc30", 100), session_sizes("sessions 5,1,1", 100)
+    ([30, 30, 30, 10], [5, 1, 1])
+    >>> session_sizes("B50 Inc20", 100)
+    [50, 20, 20, 10]
     """
     text = " ".join(protocol.split())
     if found := _LIST.fullmatch(text):
         sizes = [int(size) for size in found[1].split(",")]
         if min(sizes) < 1 or sum(sizes) > n_classes:
             raise InputError(
-                f"sessions must have a class or more each and {n_classes} at most in all; got {text!r}: correct them"
+                f"{text!r} does not fit {n_classes} classes. "
+                f"Give every session at least one class, and all together at most {n_classes}.",
+                code="protocol-misfit",
             )
         return sizes
     if (found := _BASE_AND_INCREMENT.fullmatch(text)) is None:
         raise InputError(
-            f"a protocol must be such as 'B0 Inc10', 'B50 Inc10' or 'sessions 20,10,10'; got {text!r}: correct it"
+            f"{text!r} is not a protocol. "
+            "Write it like 'B0 Inc10', 'B50 Inc10' or 'sessions 20,10,10'.",
+            code="protocol-unknown",
         )
     base, increment = int(found[1]), int(found[2])
     if increment < 1:
         raise InputError(
-            f"a session must bring a class or more; got {text!r}: raise the number after Inc"
+            f"The sessions of {text!r} bring no class. Raise the number after Inc.",
+            code="protocol-misfit",
         )
     if max(base, increment) > n_classes:
         raise InputError(
-            f"a protocol must fit the {n_classes} classes there are; got {text!r}: lower its numbers"
+            f"{text!r} does not fit {n_classes} classes. Lower its numbers.",
+            code="protocol-misfit",
         )
     rest = n_classes - (base or increment)
     sizes = [base or increment, *[increment] * (rest // increment), rest % increment]
@@ -77,7 +88,7 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
 
 
 def plain_protocol(protocol: str) -> str:
-    """One way to write a protocol, so that one run has one name.
+    """Return the one way to write a protocol, so that one run has one name.
 
     Examples
     --------
@@ -92,14 +103,14 @@ def plain_protocol(protocol: str) -> str:
 
 @dataclass(frozen=True)
 class Samples:
-    """Layer features, (n, width), and the classes they belong to, (n,), as places in the sorted class names."""
+    """Layer features, (n, width), and their classes, (n,), as places in the sorted class names."""
 
     features: Features
     targets: Labels
 
 
 def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]:
-    """Four fifths of every class to learn from, and one fifth to judge by."""
+    """Split off one fifth of every class to judge by; the rest is to learn from."""
     order = np.random.default_rng(seed).permutation(len(samples.targets))
     order = order[np.argsort(samples.targets[order], kind="stable")]
     counts = np.bincount(samples.targets)
@@ -107,7 +118,9 @@ def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     if counts[counts > 0].min() < 2:
         raise InputError(
-            "every class must have two training images or more to be split 4:1; one has a single one: add some"
+            "A class has a single training image, which cannot be split 4:1. "
+            "Add images until every class has two training images or more.",
+            code="class-too-small",
         )
     held_out = rank % _FOLDS == np.minimum(counts, _FOLDS)[samples.targets[order]] - 1
     parts = np.sort(order[~held_out]), np.sort(order[held_out])
@@ -166,7 +179,7 @@ class ClassStream:
 
     @property
     def sizes(self) -> list[int]:
-        """How many classes each session handed out so far has brought."""
+        """Number of classes of each session handed out so far."""
         return self._sizes[: self._number]
 
     def __iter__(self) -> Iterator[Session]:
@@ -177,15 +190,16 @@ class ClassStream:
             yield Session(self._number, self._order[begin : begin + size], features, labels)
 
     def test(self) -> tuple[Features, Labels]:
-        """Test images of all classes handed out so far: features, (n, width), and class numbers, (n,)."""
+        """Return features, (n, width), and classes, (n,), of all classes handed out so far."""
         if not self._number:
             raise VisvmError(
-                "test images are handed out for classes that were learned; none was yet: learn a session first"
+                "No session has been learned, so there is nothing to test. Learn a session first.",
+                code="session-missing",
             )
         return self._take(self._test, 0, sum(self.sizes))
 
     def _take(self, samples: Samples, begin: int, end: int) -> tuple[Features, Labels]:
-        """Images of the classes that arrive from `begin` to `end`, as arrays of their own, with class numbers."""
+        """Copy the images of the classes that arrive from `begin` to `end`, with class numbers."""
         number = np.full(int(samples.targets.max()) + 1, -1, dtype=np.intp)
         number[self._order[begin:end]] = np.arange(begin, end)
         rows = np.flatnonzero(number[samples.targets] >= 0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -10,31 +10,12 @@ from visvm.cli.options import Quiet
 from visvm.errors import EncoderError, InputError, VisvmError
 
 if TYPE_CHECKING:
+    from visvm.bench.plan import RunGroup
     from visvm.bench.recipe import Recipe
     from visvm.bench.rows import Results, Row
-    from visvm.bench.runner import Failure, Job
+    from visvm.bench.runner import Failure
     from visvm.encoders.encoder import Encoder
     from visvm.progress import Progress
-
-
-def _listed(text: str | None, option: str) -> list[str] | None:
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise InputError(f"{option} must name something; got {text!r}: correct it, or leave it out")
-    return parts
-
-
-def _seeds(text: str | None, option: str) -> list[int] | None:
-    from visvm.bench.recipe import is_seed
-
-    parts = _listed(text, option)
-    if parts is not None and not all(part.isdecimal() and is_seed(int(part)) for part in parts):
-        raise InputError(
-            f"{option} must be whole numbers from 0 to 4294967295, separated by commas; got {text!r}: correct it"
-        )
-    return None if parts is None else [int(part) for part in parts]
 
 
 def _home(path: Path) -> Path:
@@ -43,72 +24,44 @@ def _home(path: Path) -> Path:
     return expanded(path)
 
 
+def _option(text: str, default: str = "the recipe's", least: int | None = None) -> Any:
+    return typer.Option(help=text, show_default=default, min=least)
+
+
+_OUT = typer.Option("--out", help="Folder for results.jsonl.", metavar="DIR", callback=_home)
+_DIR = typer.Argument(help="Folder with results.jsonl.", metavar="DIR", callback=_home)
+_RECIPES = typer.Argument(
+    help="Names of recipes, or .toml files; none lists them.", metavar="RECIPE…"
+)
+_PROTOCOL = _option("'B0', 'B-half', 'B50 Inc10' or 'sessions 5,3,2'.")
+_COMPONENTS = _option("D of every method that has one.", "each method's own", least=1)
+_TRAIN = _option("Use the first so many training images of a class.", least=1)
+_TEST = _option("Use the first so many test images of a class.", least=1)
+_DRY_RUN = typer.Option("--dry-run", help="Show the plan with its cost, and run nothing.")
+
+
 def bench(
-    recipes: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Names of recipes, or .toml files; none lists them.", metavar="RECIPE…"
-        ),
-    ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(help="Methods to run, separated by commas.", show_default="the recipe's"),
-    ] = None,
-    datasets: Annotated[
-        str | None,
-        typer.Option(
-            help="Data sets, or folders with train/ and test/ in them.", show_default="the recipe's"
-        ),
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="'B0', 'B-half', 'B50 Inc10' or 'sessions 5,3,2'.", show_default="the recipe's"
-        ),
-    ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Encoders, separated by commas.", show_default="the recipe's")
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds of the class order.", show_default="the recipe's")
-    ] = None,
-    feature_seeds: Annotated[
-        str | None,
-        typer.Option(help="Seeds of the methods' random numbers.", show_default="the recipe's"),
-    ] = None,
-    components: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="D of every method that has one.", show_default="each method's own"
-        ),
-    ] = None,
-    train_per_class: Annotated[
-        int | None, typer.Option(min=1, help="Use the first so many training images of a class.")
-    ] = None,
-    test_per_class: Annotated[
-        int | None, typer.Option(min=1, help="Use the first so many test images of a class.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets.", show_default="VISVM_DATA")
-    ] = None,
-    output: Annotated[
-        Path, typer.Option("--out", help="Folder for results.jsonl.", metavar="DIR", callback=_home)
-    ] = Path("results"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan with its cost, and run nothing.")
-    ] = False,
+    recipes: Annotated[list[str] | None, _RECIPES] = None,
+    methods: Annotated[str | None, _option("Methods to run, separated by commas.")] = None,
+    datasets: Annotated[str | None, _option("Data sets, or folders with train/ and test/.")] = None,
+    protocol: Annotated[str | None, _PROTOCOL] = None,
+    encoder: Annotated[str | None, _option("Encoders, separated by commas.")] = None,
+    seeds: Annotated[str | None, _option("Seeds of the class order.")] = None,
+    feature_seeds: Annotated[str | None, _option("Seeds of the methods' random numbers.")] = None,
+    components: Annotated[int | None, _COMPONENTS] = None,
+    train_per_class: Annotated[int | None, _TRAIN] = None,
+    test_per_class: Annotated[int | None, _TEST] = None,
+    data: Annotated[Path | None, _option("Folder of the data sets.", "VISVM_DATA")] = None,
+    output: Annotated[Path, _OUT] = Path("results"),
+    dry_run: Annotated[bool, _DRY_RUN] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run benchmarks of the paper. What is in results.jsonl already is not run again."""
-    from visvm.bench import recipe as recipe_files
     from visvm.bench.rows import open_for_appending
-    from visvm.cli.terminal import out, progress_bars, table
+    from visvm.cli.terminal import out, progress_bars
 
     if not recipes:
-        rows = [
-            (recipe.name, recipe.title, recipe.paper) for recipe in recipe_files.built_in().values()
-        ]
-        out().print(table("recipes", ["name", "what", "in the paper"], rows))
+        _list_recipes()
         return
     changes = {
         "methods": _listed(methods, "--methods"),
@@ -120,52 +73,89 @@ def bench(
         "train_per_class": train_per_class,
         "test_per_class": test_per_class,
     }
-    chosen = [recipe_files.read_recipe(name).with_changes(**changes) for name in recipes]
+    chosen, insist = _read(recipes, changes, components), methods is not None
+    with progress_bars(quiet) as progress:
+        if dry_run:
+            for recipe in chosen:
+                _show_plan(recipe, data, output, progress, insist=insist)
+            return
+        with open_for_appending(output) as results:
+            failures = [
+                failure
+                for recipe in chosen
+                for group in _groups(recipe, data, results, progress, insist=insist)
+                for failure in _run(group, results, progress, quiet)
+            ]
+    if failures:
+        raise VisvmError(
+            f"Runs failed: {len(failures)}; the others are complete. "
+            f"The first is {_said(failures[0])}",
+            code="runs-failed",
+        )
+    if not quiet:
+        complete = f"{output / 'results.jsonl'} is complete"
+        out().print(f"{complete}; for tables and figures: visvm report {output}", markup=False)
+
+
+def _list_recipes() -> None:
+    from visvm.bench.recipe import built_in
+    from visvm.cli.terminal import out, table
+
+    rows = [(recipe.name, recipe.title, recipe.paper) for recipe in built_in().values()]
+    out().print(table("recipes", ["name", "what", "in the paper"], rows))
+
+
+def _listed(text: str | None, option: str) -> list[str] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise InputError(
+            f"{option} names nothing: {text!r}. Name something, or leave it out.",
+            code="option-empty",
+        )
+    return parts
+
+
+def _seeds(text: str | None, option: str) -> list[int] | None:
+    from visvm.bench.recipe import MAX_SEED
+
+    parts = _listed(text, option)
+    if parts is None:
+        return None
+    if not all(part.isdecimal() and int(part) <= MAX_SEED for part in parts):
+        raise InputError(
+            f"{option} takes whole numbers from 0 to {MAX_SEED}, separated by commas, "
+            f"not {text!r}.",
+            code="seeds-invalid",
+        )
+    return [int(part) for part in parts]
+
+
+def _read(recipes: list[str], changes: dict[str, Any], components: int | None) -> "list[Recipe]":
+    """Read all recipes and check them: a mistake in the last should not show up after hours."""
+    from visvm.bench.methods import METHODS
+    from visvm.bench.plan import check_methods
+    from visvm.bench.recipe import read_recipe
+
+    chosen = [read_recipe(name).with_changes(**changes) for name in recipes]
     if components is not None:
         chosen = [
             recipe.with_changes(options={**recipe.options, "n_components": components})
             for recipe in chosen
         ]
-    _check(chosen, components)
-    with progress_bars(quiet) as progress:
-        if dry_run:
-            for recipe in chosen:
-                _show_plan(recipe, data, output, progress, insist=methods is not None)
-            return
-        failures: list[Failure] = []
-        with open_for_appending(output) as results:
-            for recipe in chosen:
-                for job in _jobs(recipe, data, results, progress, insist=methods is not None):
-                    failures += _run(job, results, progress, quiet)
-    if failures:
-        first = failures[0]
-        raise VisvmError(
-            f"runs failed: {len(failures)}; what did not fail is complete; the first is {first.run.method} on "
-            f"{first.run.dataset} {first.run.protocol}: {first.reason}"
-        )
-    if not quiet:
-        out().print(
-            f"{output / 'results.jsonl'} is complete; for tables and figures: visvm report {output}",
-            markup=False,
-        )
-
-
-def _check(chosen: "list[Recipe]", components: int | None) -> None:
-    """A mistake in the last recipe should not come to light after the first has run for hours."""
-    from visvm.bench.runner import check_methods, default_options
-
     for recipe in chosen:
         check_methods(recipe)
     methods = [method for recipe in chosen for method in recipe.methods]
-    if components is not None and not any(
-        "n_components" in default_options(method) for method in methods
-    ):
+    if components is not None and not any("n_components" in METHODS[m].options for m in methods):
         raise InputError(
-            f"--components is for methods that have a D; {', '.join(methods)} have none: leave it out"
+            f"--components sets D, which {', '.join(methods)} do not have. Leave it out.",
+            code="option-unused",
         )
+    return chosen
 
 
-def _jobs(
+def _groups(
     recipe: "Recipe",
     data: Path | None,
     results: "Results",
@@ -173,8 +163,9 @@ def _jobs(
     *,
     insist: bool,
     fetch: bool = True,
-) -> "Iterator[Job]":
-    from visvm.bench.runner import plan
+) -> "Iterator[RunGroup]":
+    """Plan a recipe, with a note on what is not run as one might think."""
+    from visvm.bench.plan import plan
     from visvm.cli.terminal import note
     from visvm.encoders.loading import load_encoder, require_local
 
@@ -184,124 +175,135 @@ def _jobs(
                 require_local(name)
             return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
         except EncoderError as error:
-            raise (
-                error if name in str(error) else EncoderError(f"encoder {name}: {error}")
-            ) from None
+            if name in str(error):
+                raise
+            raise EncoderError(f"encoder {name}: {error}", code=error.code) from None
 
-    for job in plan(recipe, data, load, progress):
-        n_outdated = sum(map(results.is_outdated, job.runs))
-        if n_outdated:
+    for group in plan(recipe, data, load, progress):
+        name, n_runs = group.data.name, len(group.runs)
+        if n_outdated := sum(map(results.is_outdated, group.runs)):
+            note(f"{n_outdated} of {n_runs} runs on {name} are of another revision: run again")
+        for protocol, n_left in group.n_classes_left().items():
             note(
-                f"{n_outdated} of {len(job.runs)} runs on {job.data.name} are there from other code only: they count as missing"
+                f"{protocol} of {name} leaves {n_left} of its {len(group.data.classes)} classes out"
             )
-        for protocol, n_left in job.n_classes_left().items():
-            note(
-                f"{protocol} of {job.data.name} leaves {n_left} of its {len(job.data.classes)} classes out"
-            )
-        for method, reason in job.refused.items():
+        for method, reason in group.refused.items():
             if insist:
-                raise EncoderError(f"{reason}: leave this method out")
+                advice = f"{reason.rstrip('.')}. Leave this method out."
+                raise EncoderError(advice, code="method-refused")
             note(f"{method} is left out: {reason}")
-        yield job
+        yield group
 
 
-def _run(job: "Job", results: "Results", progress: "Progress", quiet: bool) -> "list[Failure]":
+def _run(
+    group: "RunGroup", results: "Results", progress: "Progress", quiet: bool
+) -> "Iterator[Failure]":
+    """Run a group, with a line for every run that is finished."""
     from visvm.bench.runner import Failure, execute
     from visvm.cli.terminal import note
     from visvm.encoders.cache import FeatureCache
     from visvm.head.memory import human_bytes
 
-    failures: list[Failure] = []
+    say = (lambda _: None) if quiet else note
+    name = group.data.name
     with FeatureCache() as cache:
-        needed = job.feature_bytes()
-        if needed > cache.limit and not quiet:
-            sizes = f"{human_bytes(needed)}, the cache {human_bytes(cache.limit)} at most"
-            note(
-                f"the features of {job.data.name} take {sizes}: raise VISVM_CACHE_LIMIT, or images are encoded again each time"
+        if group.feature_bytes() > cache.limit:
+            say(
+                f"the features of {name} take {human_bytes(group.feature_bytes())}, "
+                f"the cache holds {human_bytes(cache.limit)}: raise VISVM_CACHE_LIMIT, "
+                "or images are encoded again each time"
             )
-        if job.n_shared and not quiet:
-            share = f"{job.n_shared} of {len(job.data.test.images)} test images of {job.data.name}"
-            note(f"{share} are training images too: accuracies may be off")
-        for outcome in execute(job, results, cache, progress):
+        if group.n_shared:
+            share = f"{group.n_shared} of {len(group.data.test.images)} test images of {name}"
+            say(f"{share} are training images too: accuracies may be off")
+        for outcome in execute(group, results, cache, progress):
             if isinstance(outcome, Failure):
-                if not quiet:
-                    note(
-                        f"{outcome.run.method} on {outcome.run.dataset} {outcome.run.protocol} failed: {outcome.reason}"
-                    )
-                failures.append(outcome)
-            elif outcome.session == outcome.n_sessions and not quiet:
-                _show_run(outcome, list(results.accuracies(outcome.run).values()))
-    return failures
+                say(_said(outcome))
+                yield outcome
+            elif outcome.session == outcome.n_sessions:
+                say(_summary(outcome, list(results.accuracies(outcome.run).values())))
 
 
-def _show_run(row: "Row", accuracies: list[float]) -> None:
+def _said(failure: "Failure") -> str:
+    run = failure.run
+    return f"{run.method} on {run.dataset} {run.protocol} failed: {failure.reason}"
+
+
+def _summary(row: "Row", accuracies: list[float]) -> str:
     from visvm.bench.metrics import average_accuracy
-    from visvm.cli.terminal import note
 
     run = row.run
     options = "".join(f" {name}={value}" for name, value in run.options.items())
-    note(
-        f"{run.dataset} {run.protocol} order {run.class_order_seed} {run.encoder}: {run.method}{options} seed {run.seed}  "
+    return (
+        f"{run.dataset} {run.protocol} order {run.class_order_seed} {run.encoder}: "
+        f"{run.method}{options} seed {run.seed}  "
         f"Ā {100 * average_accuracy(accuracies):.2f}  A_B {100 * row.accuracy:.2f}"
     )
+
+
+class _Cost(NamedTuple):
+    """What a group of runs will cost, and its line in the table."""
+
+    seconds: float
+    n_bytes: int
+    line: tuple[str, ...]
 
 
 def _show_plan(
     recipe: "Recipe", data: Path | None, output: Path, progress: "Progress", *, insist: bool
 ) -> None:
-    from visvm.bench.estimate import estimate, operations_per_second
-    from visvm.bench.features import count_missing, seconds_per_image
+    from visvm.bench.estimate import operations_per_second
     from visvm.bench.rows import FILE_NAME, Results, read_rows
-    from visvm.bench.runner import missing_runs
     from visvm.cli.terminal import note, out, table
-    from visvm.encoders.cache import FeatureCache
-    from visvm.head.memory import available_bytes, human_bytes, peak_bytes
+    from visvm.head.memory import available_bytes, human_bytes
 
-    results = Results(
-        output / FILE_NAME, read_rows(output) if (output / FILE_NAME).exists() else []
-    )
-    speed, lines, total, most = operations_per_second(), [], 0.0, 0
-    for job in _jobs(recipe, data, results, progress, insist=insist, fetch=False):
-        runs = missing_runs(job, results)
-        with FeatureCache() as cache:
-            n_missing = count_missing(job.data, job.encoder, job.transform, cache) if runs else 0
-        encoding = (
-            n_missing * seconds_per_image(job.data, job.encoder, job.transform)
-            if n_missing
-            else 0.0
-        )
-        costs = [estimate(job, run, speed) for run in runs]
-        n_images = len(job.data.train.images) + len(job.data.test.images)
-        seconds = sum(cost.seconds for cost in costs)
-        memory = (
-            (peak_bytes() or 0)
-            + job.feature_bytes()
-            + max((cost.n_bytes for cost in costs), default=0)
-        )
-        total, most = total + encoding + seconds, max(most, memory)
-        protocols = ", ".join(dict.fromkeys(run.protocol for run in job.runs))
-        lines.append(
-            (
-                f"{job.data.name} {protocols}",
-                job.encoder.name,
-                f"{len(runs)} of {len(job.runs)}",
-                f"{n_missing} of {n_images}",
-                _duration(encoding),
-                _duration(seconds),
-                human_bytes(memory),
-            )
-        )
+    path = output / FILE_NAME
+    results = Results(path, read_rows(output) if path.exists() else [])
+    speed = operations_per_second()
+    groups = _groups(recipe, data, results, progress, insist=insist, fetch=False)
+    costs = [_cost(group, results, speed) for group in groups]
     columns = ["data", "encoder", "runs to do", "images to encode", "encoding", "methods", "memory"]
-    out().print(table(f"{recipe.name}: {recipe.title}", columns, lines, right=columns[2:]))
-    out().print(
-        f"about {_duration(total)} and {human_bytes(most)} of memory on this machine; nothing was run",
-        markup=False,
-    )
+    title = f"{recipe.name}: {recipe.title}"
+    out().print(table(title, columns, [cost.line for cost in costs], right=columns[2:]))
+    total = _duration(sum(cost.seconds for cost in costs))
+    most = max((cost.n_bytes for cost in costs), default=0)
+    needed = f"about {total} and {human_bytes(most)} of memory on this machine"
+    out().print(f"{needed}; nothing was run", markup=False)
     free = available_bytes()
     if free is not None and most > free:
-        note(
-            f"only {human_bytes(free)} are free: take a smaller --components, or a machine with more memory"
-        )
+        advice = "take a smaller --components, or a machine with more memory"
+        note(f"only {human_bytes(free)} are free: {advice}")
+
+
+def _cost(group: "RunGroup", results: "Results", speed: float) -> _Cost:
+    from visvm.bench.estimate import estimate
+    from visvm.bench.features import count_missing, seconds_per_image
+    from visvm.bench.runner import missing_runs
+    from visvm.encoders.cache import FeatureCache
+    from visvm.head.memory import human_bytes, peak_bytes
+
+    runs, encoded_by = missing_runs(group, results), (group.data, group.encoder, group.transform)
+    with FeatureCache() as cache:
+        n_missing = count_missing(*encoded_by, cache) if runs else 0
+    encoding = n_missing * seconds_per_image(*encoded_by) if n_missing else 0.0
+    costs = [estimate(group, run, speed) for run in runs]
+    learning = sum(cost.seconds for cost in costs)
+    n_bytes = (
+        (peak_bytes() or 0)
+        + group.feature_bytes()
+        + max((cost.n_bytes for cost in costs), default=0)
+    )
+    protocols = ", ".join(dict.fromkeys(run.protocol for run in group.runs))
+    line = (
+        f"{group.data.name} {protocols}",
+        group.encoder.name,
+        f"{len(runs)} of {len(group.runs)}",
+        f"{n_missing} of {group.n_images}",
+        _duration(encoding),
+        _duration(learning),
+        human_bytes(n_bytes),
+    )
+    return _Cost(encoding + learning, n_bytes, line)
 
 
 def _duration(seconds: float) -> str:
@@ -310,12 +312,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def report(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder with results.jsonl.", metavar="DIR", callback=_home)
-    ] = Path("results"),
-    quiet: Quiet = False,
-) -> None:
+def report(folder: Annotated[Path, _DIR] = Path("results"), quiet: Quiet = False) -> None:
     """Write report.html, report.md and figures from results.jsonl."""
     from visvm.bench.report.write import write_report
     from visvm.cli.terminal import out

@@ -5,17 +5,18 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve
 
-from visvm.bench.methods.linear import Array, best_classes, final_block
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.linear import best_classes, final_block
+from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import count_classes
+from visvm.bench.streams import Features, Labels
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_positive, require
 from visvm.head.memory import chunks
-from visvm.head.products import add_symmetric_product, product
+from visvm.head.products import Array, add_symmetric_product, product
 
 
 class ACIL:
-    """Zhuang et al., *ACIL: Analytic Class-Incremental Learning with Absolute Memorization and Privacy Protection* (2022).
+    """Zhuang et al., *ACIL: Analytic Class-Incremental Learning …* (NeurIPS 2022).
 
     The official code (ZHUANGHP/Analytic-continual-learning) is followed in the expansion, ``X =
     relu(f·W₀)`` with no bias and W₀ as torch's Linear starts, uniform in ±1/√d; in float64; in γ
@@ -59,11 +60,11 @@ class ACIL:
             self._update(self._lift(final[part]), np.eye(n_classes)[labels[part]])
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), self._lift, self._coefficients)
 
     def costs(self) -> Costs:
-        """What was kept so far; the expansion is drawn from its seed, and not counted."""
+        """Return what was kept; the expansion is drawn from its seed, and not counted."""
         return Costs(0, self._inverse.nbytes + self._coefficients.nbytes)
 
     @cached_property
@@ -88,10 +89,15 @@ class ACIL:
             factor = cho_factor(middle, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             raise InputError(
-                f"gamma must be large enough for float64; {self.gamma:g} is not: give more, or scale down"
+                f"float64 cannot resolve gamma = {self.gamma:g} beside these features. "
+                "Raise gamma, or scale the features down.",
+                code="features-too-large",
             ) from None
         weights = self._coefficients[:-1]
         weights += product(spread, cho_solve(factor, targets - product(rows, weights)))
         # RXᵀL⁻ᵀ
         half = blas.dtrsm(1.0, factor[0], spread, side=1, lower=1, trans_a=1, overwrite_b=1)
         add_symmetric_product(self._inverse, half.T, sign=-1.0)
+
+
+ENTRIES = [Entry("acil", ACIL, traits=Traits(dense=True), published="acil")]

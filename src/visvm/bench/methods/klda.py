@@ -3,19 +3,20 @@
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from visvm.bench.methods.linear import Array, best_classes, final_block
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.linear import best_classes, final_block
+from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import ClassScatter
+from visvm.bench.streams import Features, Labels
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_positive, require
 from visvm.head.kernel_map import frozen_normal
-from visvm.head.products import product
+from visvm.head.products import Array, product
 
 _MOST_SAMPLES = 1000  # whose distances are looked at
 
 
 class KLDA:
-    """Momeni et al., *Continual Learning Using a Kernel-Based Method Over Foundation Models* (AAAI 2025), one model of it.
+    """Momeni et al., *Continual Learning Using a Kernel-Based Method …* (AAAI 2025), one model.
 
     ``φ = √(2/D)·cos(xΩ + b)`` with Ω ~ N(0, 1/ℓ²) and b uniform on [0, 2π) has an inner product
     that tends to ``exp(-|x - y|²/(2ℓ²))``. An image gets the class whose mean φ is nearest in the
@@ -82,11 +83,11 @@ class KLDA:
         self._coefficients = self._sums.discriminant(self.relative_ridge * (spread or 1.0))
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), self._lift, self._coefficients)
 
     def costs(self) -> Costs:
-        """What was kept and chosen so far; Ω and b are drawn from their seed, and not counted."""
+        """Return what was kept and chosen; Ω and b are drawn from their seed, and not counted."""
         return Costs(
             0, self._sums.nbytes + self._coefficients.nbytes, {"kernel_width": self._width}
         )
@@ -98,7 +99,9 @@ class KLDA:
         distances = pdist(final[sample])
         if not distances.any():
             raise InputError(
-                "the first session must have two different images to set kernel_width by; it has not: give a number"
+                "The first session has no two different images to choose kernel_width by. "
+                "Give kernel_width as a number.",
+                code="kernel-width-undecided",
             )
         return float(np.median(distances[distances > 0]))
 
@@ -108,3 +111,6 @@ class KLDA:
         np.cos(phases, out=phases)
         phases *= np.sqrt(2.0 / self.n_components)
         return phases
+
+
+ENTRIES = [Entry("klda", KLDA, traits=Traits(dense=True))]

@@ -6,27 +6,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visvm.bench.methods.method import Features, Labels, Setup
+from visvm.bench.methods.method import Setup
+from visvm.bench.streams import Features, Labels
 from visvm.head.head import scores_of
-
-Array = NDArray[np.float64]
+from visvm.head.products import Array
 
 Lift = Callable[[Any], Array]
 """Gives the features that coefficients belong to, (m, D), of m samples."""
 
 
 def final_block(features: Features, setup: Setup) -> Array:
-    """The final block's feature, (n, layer_dims[-1]), as a new array in float64."""
+    """Copy the final block's feature, (n, layer_dims[-1]), in float64."""
     return features[:, -setup.layer_dims[-1] :].astype(np.float64)
 
 
 def best_classes(features: NDArray[Any], lift: Lift, coefficients: Array) -> Labels:
-    """Class numbers, (n,), of the highest scores; the last row of the coefficients, (D + 1, C), is the bias."""
+    """Return the classes, (n,), of the highest scores; the last of the D + 1 rows is the bias."""
     return np.asarray(scores_of(features, lift, coefficients).argmax(axis=1))
 
 
 def linear_discriminant(means: Array, directions: Array) -> Array:
-    """Coefficients whose highest score belongs to the nearest class mean.
+    """Return coefficients whose highest score belongs to the nearest class mean.
 
     ``(x - m)ᵀΛ(x - m) = xᵀΛx - 2·(mᵀΛx - mᵀΛm / 2)``, of which xᵀΛx is the same for all classes.
 
@@ -45,7 +45,8 @@ def linear_discriminant(means: Array, directions: Array) -> Array:
     Examples
     --------
     >>> means = np.array([[0.0, 4.0]])
-    >>> best_classes(np.array([[1.9], [2.1]]), np.asarray, linear_discriminant(means, means)).tolist()
+    >>> coefficients = linear_discriminant(means, means)
+    >>> best_classes(np.array([[1.9], [2.1]]), np.asarray, coefficients).tolist()
     [0, 1]
     """
     return np.vstack([directions, -0.5 * np.einsum("ij,ij->j", means, directions)])

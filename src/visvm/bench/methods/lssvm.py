@@ -1,15 +1,19 @@
-"""The ablation's two rungs below the whole method: an LS-SVM on the final block, linear or on the random kernel map."""
+"""The ablation's two rungs below the whole method: an LS-SVM on the final block.
+
+One is linear, the other works on the random kernel map.
+"""
 
 import numpy as np
 
 from visvm.bench.methods.linear import final_block
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import statistics_bytes
+from visvm.bench.streams import Features, Labels
 from visvm.head.estimators import IncrementalLSSVC
 
 
 class VisualLSSVM:
-    """The paper's "Visual LS-SVM": a linear LS-SVM on the final block's feature, with neither kernel map nor fusion.
+    """The paper's "Visual LS-SVM": linear, on the final block, neither kernel map nor fusion.
 
     Parameters
     ----------
@@ -40,11 +44,11 @@ class VisualLSSVM:
         self._model.partial_fit(final_block(features, self._setup), labels)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return np.asarray(self._model.predict(final_block(features, self._setup)), dtype=np.intp)
 
     def costs(self) -> Costs:
-        """What was kept and chosen so far; the random map is drawn from its seed, and not counted."""
+        """Return what was kept and chosen; the random map is drawn from its seed, not counted."""
         model = self._model
         accuracies = [trial.accuracy for trial in model.ridge_path_ if trial.ridge == model.ridge_]
         choices = {
@@ -77,3 +81,9 @@ class VisualLSSVMKernel(VisualLSSVM):
             setup, ridge=ridge, svm_cost=svm_cost, max_selection_samples=max_selection_samples
         )
         self._model.set_params(n_components=n_components)
+
+
+ENTRIES = [
+    Entry("visual-lssvm", VisualLSSVM, "relative"),
+    Entry("visual-lssvm+kernel", VisualLSSVMKernel, "relative"),
+]

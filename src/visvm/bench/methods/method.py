@@ -1,25 +1,35 @@
-"""What a method of the benchmark is: layer features and labels in, session by session; labels out."""
+"""A method of the benchmark: features and labels in, session by session; labels out.
 
+``Entry`` is what the benchmark knows of a method before it runs. Every file of this folder declares
+the entries of its methods beside their classes.
+"""
+
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Features = NDArray[np.float32]
-"""Layer features, (n, sum of layer_dims): the CLS token of every block, side by side, the final block last."""
-
-Labels = NDArray[np.intp]
-"""Class numbers in the order in which classes arrive: the first session's begin with 0."""
+from visvm.bench.streams import Features, Labels
+from visvm.errors import EncoderError
 
 Projection = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """The final block's feature, (n, layer_dim) → what the encoder itself puts out, (n, any width)."""
 
+Kind = Literal["baseline", "relative", "ours", "oracle"]
+"""A relative is ours with another classifier, with parts left out or trained otherwise: no rival.
+
+The oracle keeps all images and learns them anew, which is a ceiling and no rival either.
+"""
+
+Need = Literal["features", "text", "images", "torch"]
+
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a method is told before the first session: nothing of the images to come, nor of how many classes there will be.
+    """All that a method knows before the first session: nothing of what is to come.
 
     Parameters
     ----------
@@ -47,7 +57,7 @@ class Costs:
     state_bytes : int
         What must be kept to learn the next session and to predict, the encoder not counted.
     choices : dict
-        What it has settled on: λ, blocks and the like, as JSON has it.
+        What it has settled on, such as λ and blocks, as JSON has it.
     """
 
     trainable_parameters: int
@@ -62,10 +72,88 @@ class Method(Protocol):
     """
 
     def learn(self, features: Features, labels: Labels) -> None:
-        """Learn one session: layer features, (n, sum of layer_dims), and class numbers, (n,). No old image comes back."""
+        """Learn one session, (n, sum of layer_dims) and (n,); no old image comes back.
+
+        Classes are numbered as they arrive: those of the first session begin with 0.
+        """
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,), among all classes learned so far."""
+        """Return class numbers, (n,), among all classes learned so far."""
 
     def costs(self) -> Costs:
-        """What was trained, kept and chosen so far."""
+        """Return what was trained, kept and chosen so far."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What time and memory follow from, beside an LS-SVM on the final block.
+
+    Parameters
+    ----------
+    mixes : bool
+        Trains a mixer in the first session, for every candidate set of blocks.
+    refits : bool
+        Learns all images anew in every session.
+    resplits : bool
+        Chooses λ on a split of every session, not of the first alone.
+    dense : bool
+        Holds a D × D matrix from the start.
+    """
+
+    mixes: bool = False
+    refits: bool = False
+    resplits: bool = False
+    dense: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the benchmark knows of a method.
+
+    Parameters
+    ----------
+    name : str
+        As recipes, rows and tables have it.
+    factory : callable or None
+        Called with a ``Setup`` and options by name; None if nobody has written it yet.
+    kind : Kind
+    needs : tuple of Need
+    revision : int
+        Raise it when the method answers differently: rows of other revisions are measured again.
+    traits : Traits
+        For estimates of time and memory.
+    published : str or None
+        The method of ``published.toml`` whose numbers belong beside its rows.
+    """
+
+    name: str
+    factory: Callable[..., Method] | None
+    kind: Kind = "baseline"
+    needs: tuple[Need, ...] = ("features",)
+    revision: int = 1
+    traits: Traits = Traits()
+    published: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options with their defaults: what the factory takes by name alone."""
+        if self.factory is None:
+            return {}
+        parameters = inspect.signature(self.factory).parameters.values()
+        return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+    def changed(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return those options that the method has and whose default is another; 1.0 becomes 1."""
+        return {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in options.items()
+            if name in self.options and self.options[name] != value
+        }
+
+    def make(self, setup: Setup, **options: Any) -> Method:
+        """Make a method that has learned nothing yet."""
+        if self.factory is None:
+            raise EncoderError(
+                f"{self.name} cannot be run: it needs {', '.join(self.needs)}.", code="method-unmet"
+            )
+        return self.factory(setup, **options)

@@ -3,16 +3,19 @@
 from functools import cached_property
 from typing import Any
 
-from visvm.bench.methods.linear import Array, best_classes, linear_discriminant
-from visvm.bench.methods.method import Features, Labels
+from visvm.bench.methods.linear import best_classes, linear_discriminant
+from visvm.bench.methods.method import Entry, Traits
 from visvm.bench.methods.sums import ClassSums
 from visvm.bench.methods.vis import Vis
+from visvm.bench.streams import Features, Labels
+from visvm.head.lift import Lift
 
 
 class NearestClassMean(Vis):
-    """The paper's classifier-choice "NCM": blocks, mixer and random map of ``vis``, the class with the nearest mean φ.
+    """The paper's classifier-choice "NCM": features of ``vis``, the class with the nearest mean φ.
 
-    The distance is Euclidean in the lifted space.
+    Blocks, mixer and random map are those of ``vis``; the distance is Euclidean, between lifted
+    features.
 
     Parameters
     ----------
@@ -25,23 +28,23 @@ class NearestClassMean(Vis):
 
     def learn(self, features: Features, labels: Labels) -> None:
         """Add one session to the class sums; the first one settles blocks and mixer."""
-        if not hasattr(self._model, "mixer_"):
-            self._model.fit(features, labels)
-            # of the LS-SVM that chose the blocks
-            del self._model.statistics_, self._model.coefficients_
+        if self._model.head_ is None:
+            self._model.settle(features, labels)
         self._sums.learn(features, labels, self._lift)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         means = self._sums.means
         return best_classes(features, self._lift, linear_discriminant(means, means))
 
     @cached_property
     def _sums(self) -> ClassSums:
-        return ClassSums(self._model.kernel_map_.width)
+        return ClassSums(self._lift.width)
 
-    def _lift(self, features: Array) -> Array:
-        return self._model.kernel_map_.lift(self._model.mixer_.fuse(features))
+    @property
+    def _lift(self) -> Lift:
+        assert self._model.head_ is not None
+        return self._model.head_.settled.lift
 
     def _state_bytes(self) -> int:
         return self._sums.nbytes
@@ -49,3 +52,6 @@ class NearestClassMean(Vis):
     def _choices(self) -> dict[str, Any]:
         choices = super()._choices()
         return {name: choices[name] for name in ("layers", "mixer_is_identity")}
+
+
+ENTRIES = [Entry("ncm", NearestClassMean, "relative", traits=Traits(mixes=True))]

@@ -6,14 +6,16 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
-from visvm.bench.methods.linear import Array, Lift, best_classes, final_block
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.linear import Lift, best_classes, final_block
+from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import ClassSums, present_classes
+from visvm.bench.streams import Features, Labels
 from visvm.errors import IllConditionedWarning, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.kernel_map import frozen_normal
 from visvm.head.memory import chunks
 from visvm.head.products import (
+    Array,
     ShiftedCholesky,
     add_product,
     add_symmetric_product,
@@ -30,7 +32,7 @@ _ROUNDING = 1e-6
 
 
 class RanPACHead:
-    """McDonnell et al., *RanPAC: Random Projections and Pre-trained Models for Continual Learning* (NeurIPS 2023), its head.
+    """McDonnell et al., *RanPAC: Random Projections and Pre-trained Models …* (2023), its head.
 
     The official code (RanPAC/RanPAC) is followed in ``H = relu(f·W)`` with W ~ N(0, 1) and no bias,
     ``G += HᵀH``, ``Q += HᵀY`` with one-hot Y, the scores ``h(G + λI)⁻¹Q``, and λ, chosen in every
@@ -58,7 +60,9 @@ class RanPACHead:
         """Add one session to the sums, choose λ, and solve."""
         if len(labels) < 2:
             raise InputError(
-                f"a session must have two images, as λ is chosen on a split of it; got {len(labels)}: give more"
+                f"The session has {len(labels)} images, too few to choose λ on a split of them. "
+                "Give every session two images or more.",
+                code="session-too-small",
             )
         final = final_block(features, self._setup)
         self._sums.learn(final, labels, self._lift)
@@ -70,11 +74,11 @@ class RanPACHead:
         self._coefficients = np.vstack([weights, np.zeros(weights.shape[1])])
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), self._lift, self._coefficients)
 
     def costs(self) -> Costs:
-        """What was kept and chosen so far; W is drawn from its seed, and not counted."""
+        """Return what was kept and chosen; W is drawn from its seed, and not counted."""
         return Costs(0, self._sums.nbytes + self._coefficients.nbytes, {"ridge": self._ridge})
 
     @cached_property
@@ -106,7 +110,7 @@ class _GramSums(ClassSums):
         add_symmetric_product(self.gram, rows)
 
     def solve(self, ridge: float) -> tuple[float, Array]:
-        """λ and (G + λI)⁻¹Q, (D, C); a λ too small for float64 to tell G + λI from a singular matrix is raised."""
+        """Return λ and (G + λI)⁻¹Q, (D, C); λ is raised where G + λI is singular in float64."""
         least = _EPSILON / _ROUNDING * float(np.trace(self.gram))
         for candidate in (ridge, *(larger for larger in RIDGES if larger > max(ridge, least))):
             try:
@@ -114,19 +118,21 @@ class _GramSums(ClassSums):
                     return candidate, factor.solve(self.sums)
             except LinAlgError:
                 warnings.warn(
-                    f"λ = {candidate:g} is below what float64 resolves in sums of this size; a larger one is used",
+                    f"float64 does not resolve λ = {candidate:g} in these sums; it is raised",
                     IllConditionedWarning,
                     stacklevel=3,
                 )
         raise InputError(
-            f"features must be small enough for λ = {RIDGES[-1]:g} to matter; they are not: scale them down"
+            f"The features are so large that even λ = {RIDGES[-1]:g} vanishes. Scale them down.",
+            code="features-too-large",
         )
 
 
 def ridge_errors(final: Array, targets: Array, lift: Lift, width: int) -> list[float]:
-    """Mean squared error of every λ on the last fifth of the samples, by what was learned from those before.
+    """Return the mean squared error of every λ on the last fifth, having learned the rest.
 
-    With HᵀH = V·diag(s)·Vᵀ, or HHᵀ = U·diag(s)·Uᵀ where that is smaller, the scores of held-out rows H' are::
+    With HᵀH = V·diag(s)·Vᵀ, or HHᵀ = U·diag(s)·Uᵀ where that is smaller, the scores of held-out
+    rows H' are::
 
         H'V · (s + λ)⁻¹ · VᵀHᵀY   =   H'HᵀU · (s + λ)⁻¹ · UᵀY
 
@@ -167,3 +173,8 @@ def ridge_errors(final: Array, targets: Array, lift: Lift, width: int) -> list[f
         float(((product(inside, right / (values + ridge)[:, None]) - targets[cut:]) ** 2).mean())
         for ridge in RIDGES
     ]
+
+
+ENTRIES = [
+    Entry("ranpac-head", RanPACHead, traits=Traits(dense=True, resplits=True), published="ranpac")
+]

@@ -2,19 +2,19 @@
 
 import numpy as np
 
-from visvm.bench.methods.linear import Array
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassSums
-from visvm.head.products import product
+from visvm.bench.streams import Features, Labels
+from visvm.head.products import Array, product
 
 _LEAST_NORM = 1e-12  # as torch.nn.functional.normalize has it
 
 
 class SimpleCIL:
-    """Zhou et al., *Revisiting Class-Incremental Learning with Pre-Trained Models* (IJCV 2025), without any adapter.
+    """Zhou et al., *Revisiting Class-Incremental Learning with Pre-Trained Models* (IJCV 2025).
 
-    The feature is the encoder's own projection, (n, any width), not normalised before it is
-    averaged.
+    There is no adapter. The feature is the encoder's own projection, (n, any width), and not
+    normalised before it is averaged.
 
     Parameters
     ----------
@@ -32,17 +32,20 @@ class SimpleCIL:
         self._sums.learn(self._project(features), labels)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         means = self._sums.means
         # xᵀm / (|x|·|m|): |x| is the same for all classes.
         directions = means / np.maximum(np.linalg.norm(means, axis=0), _LEAST_NORM)
         return np.asarray(product(self._project(features), directions).argmax(axis=1))
 
     def costs(self) -> Costs:
-        """What was kept so far."""
+        """Return what was kept so far."""
         return Costs(0, self._sums.nbytes)
 
     def _project(self, features: Features) -> Array:
         return np.asarray(
             self._setup.project(features[:, -self._setup.layer_dims[-1] :]), dtype=np.float64
         )
+
+
+ENTRIES = [Entry("simplecil", SimpleCIL, published="simplecil")]

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from visvm.bench.methods.linear import Array, best_classes, final_block
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.linear import best_classes, final_block
+from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassScatter
+from visvm.bench.streams import Features, Labels
 from visvm.head.checks import is_positive, require
+from visvm.head.products import Array
 
 
 class SLDA:
-    """Hayes & Kanan, *Lifelong Machine Learning with Deep Streaming Linear Discriminant Analysis* (CVPRW 2020).
+    """Hayes & Kanan, *Lifelong Machine Learning with Deep Streaming LDA* (CVPRW 2020).
 
     With the class means m and the covariance Σ of all N samples about the means of their classes::
 
@@ -46,9 +48,12 @@ class SLDA:
         self._coefficients = self._sums.discriminant(shift)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), np.asarray, self._coefficients)
 
     def costs(self) -> Costs:
-        """What was kept so far."""
+        """Return what was kept so far."""
         return Costs(0, self._sums.nbytes + self._coefficients.nbytes)
+
+
+ENTRIES = [Entry("slda", SLDA)]

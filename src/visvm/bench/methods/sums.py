@@ -6,17 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from visvm.bench.methods.linear import Array, Lift, linear_discriminant
-from visvm.bench.methods.method import Labels
+from visvm.bench.methods.linear import Lift, linear_discriminant
+from visvm.bench.streams import Labels
 from visvm.errors import InputError
 from visvm.head.memory import chunks
-from visvm.head.products import ShiftedCholesky, add_symmetric_product, product
+from visvm.head.products import Array, ShiftedCholesky, add_symmetric_product, product
 from visvm.head.scatter import DenseScatter
 from visvm.head.statistics import Statistics
 
 
 def count_classes(labels: Labels, known: int) -> int:
-    """How many classes there are once these labels are learned, where `known` were before.
+    """Return how many classes there are once these labels are learned, after `known` before.
 
     Raises
     ------
@@ -34,7 +34,9 @@ def count_classes(labels: Labels, known: int) -> int:
     if (wrong := new != due).any():
         got, wanted = new[wrong][0], due[wrong][0]
         raise InputError(
-            f"classes must be numbered as they arrive; got {got} where {wanted} comes next: number them anew"
+            f"Class number {got} was given where {wanted} comes next. "
+            "Number classes as they arrive.",
+            code="class-number-skipped",
         )
     return known + len(new)
 
@@ -101,7 +103,8 @@ class ClassSums:
 class ClassScatter(ClassSums):
     """Class sums, and the scatter of all samples about the means of their classes.
 
-    A class of n samples with mean m that gets n' more with mean m' adds the scatter of these about m', and::
+    A class of n samples with mean m that gets n' more with mean m' adds the scatter of these about
+    m', and::
 
         n·n' / (n + n') · (m' - m)(m' - m)ᵀ
 
@@ -135,7 +138,7 @@ class ClassScatter(ClassSums):
         self.counts[present] += added
 
     def discriminant(self, shift: float) -> Array:
-        """Coefficients, (width + 1, C), of the linear discriminant under the scatter + `shift`·I.
+        """Return coefficients, (width + 1, C), of the linear discriminant: scatter + `shift`·I.
 
         Raises
         ------
@@ -148,18 +151,20 @@ class ClassScatter(ClassSums):
                 return linear_discriminant(means, factor.solve(means))
         except LinAlgError:
             raise InputError(
-                f"{shift:.3g}, added to the scatter, must matter in float64; it does not: scale down"
+                f"The features are so large that {shift:.3g}, added to their scatter, vanishes. "
+                "Scale them down.",
+                code="features-too-large",
             ) from None
 
 
 def present_classes(labels: Labels) -> tuple[Labels, Array]:
-    """The classes among the labels, (C',), sorted, and the samples' one-hot targets for these, (n, C')."""
+    """Return the classes among the labels, (C',), sorted, and one-hot targets for them, (n, C')."""
     present, places = np.unique(labels, return_inverse=True)
     return present, np.eye(len(present))[places]
 
 
 def statistics_bytes(statistics: Statistics) -> int:
-    """Size of the sums of an LS-SVM, thin or dense; a thin one's Cholesky factor can be had from them, and is not counted."""
+    """Return the size of the sums of an LS-SVM, without a thin one's Cholesky factor."""
     scatter = statistics.scatter
     arrays = (
         [scatter.matrix, scatter.cross]

@@ -1,12 +1,13 @@
-"""The paper's method: residual fusion of blocks, random kernel map, incremental LS-SVM (``visvm.VisClassifier``)."""
+"""The paper's method: residual fusion, random kernel map, LS-SVM (``visvm.VisClassifier``)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from visvm.bench.methods.method import Costs, Features, Labels, Setup
+from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import statistics_bytes
+from visvm.bench.streams import Features, Labels
 from visvm.head.estimators import VisClassifier
 from visvm.head.selection import LayerTrial, RidgeTrial
 
@@ -21,8 +22,6 @@ class Vis:
     identity_weight, max_selection_samples
         As in ``visvm.VisClassifier``.
     """
-
-    _estimator: type[VisClassifier] = VisClassifier
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class Vis:
         identity_weight: float = 0.01,
         max_selection_samples: int | None = 5000,
     ) -> None:
-        self._model = self._estimator(
+        self._model = VisClassifier(
             layer_dims=setup.layer_dims,
             layers=layers,
             n_components=n_components,
@@ -61,11 +60,11 @@ class Vis:
         self._model.partial_fit(features, labels)
 
     def predict(self, features: Features) -> Labels:
-        """Class numbers, (n,)."""
+        """Return class numbers, (n,)."""
         return np.asarray(self._model.predict(features), dtype=np.intp)
 
     def costs(self) -> Costs:
-        """What was trained, kept and chosen so far."""
+        """Return what was trained, kept and chosen so far."""
         mixer = self._model.mixer_
         # Of one class nothing is learned, and the mixer stays the identity. The auxiliary
         # classifier is not kept.
@@ -92,3 +91,6 @@ class Vis:
             # of the base session's held-out part
             "validation_accuracy": accuracies[0] if accuracies else None,
         }
+
+
+ENTRIES = [Entry("vis", Vis, "ours", traits=Traits(mixes=True), published="vis")]

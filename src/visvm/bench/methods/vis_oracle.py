@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from visvm.bench.methods.method import Features, Labels, Setup
+from visvm.bench.methods.method import Entry, Setup, Traits
 from visvm.bench.methods.vis import Vis
+from visvm.bench.streams import Features, Labels
 
 
 class VisOracle(Vis):
-    """Joint learning: blocks, mixer, λ and classifier all come from all data, which no incremental method may keep.
+    """Joint learning: blocks, mixer, λ and classifier all come from all data.
 
-    A ceiling in what it may see; it can still lose by what it chooses.
+    No incremental method may keep these. A ceiling in what it may see; it can still lose by what it
+    chooses.
 
     Parameters
     ----------
@@ -45,3 +47,6 @@ class VisOracle(Vis):
         # The sums are made anew each time, so they need not be kept; the features of all images
         # must.
         return sum(array.nbytes for array in self._seen or ()) + self._model.coefficients_.nbytes
+
+
+ENTRIES = [Entry("vis-oracle", VisOracle, "oracle", traits=Traits(mixes=True, refits=True))]

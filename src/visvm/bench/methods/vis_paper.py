@@ -1,6 +1,6 @@
 """``vis`` with the mixer trained as the paper says, by plain SGD."""
 
-from visvm.bench.methods.method import Setup
+from visvm.bench.methods.method import Entry, Setup, Traits
 from visvm.bench.methods.vis import Vis
 
 
@@ -30,3 +30,6 @@ class VisPaper(Vis):
             max_selection_samples=max_selection_samples,
             optimizer="sgd",
         )
+
+
+ENTRIES = [Entry("vis-paper", VisPaper, "relative", traits=Traits(mixes=True), published="vis")]

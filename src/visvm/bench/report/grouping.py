@@ -1,4 +1,4 @@
-"""Which runs may be compared with which: those that share images, encoder, transform and protocol."""
+"""Which runs may be compared: those that share images, encoder, transform and protocol."""
 
 import re
 from collections import Counter
@@ -61,10 +61,11 @@ class Setting:
 
     @property
     def standard(self) -> dict[str, FinishedRun]:
-        """The runs of the main table, by label: the usual class order, seed 0, tested on the test images, with default options.
+        """The runs of the main table, by label: the usual class order, seed 0, test images.
 
-        Where no run has that order and seed, they are the least that some have. A method that was
-        run with other options only is taken with these, and its labels say them.
+        Where no run has that order and seed, they are the least that some have. Options are the
+        defaults; a method that was run with others only is taken with these, and its labels say
+        them.
         """
 
         def seeds(run: Run) -> tuple[bool, int, int]:
@@ -133,7 +134,7 @@ def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[
 
 
 def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:
-    """Runs that differ in a seed alone, two or more of each label, tested on the test images."""
+    """Find runs on test images that differ in a seed alone, two or more of each label."""
     fixed = {"class_order_seed": CLASS_ORDER_SEED, "seed": 0}
     del fixed[over]
     runs = [
@@ -150,7 +151,7 @@ def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:
 
 
 def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
-    """Runs of ours on the validation images of which some differ in one of the two options studied alone.
+    """Find runs of ours on validation images that differ in one of the two options studied alone.
 
     They are grouped by whatever other options they have.
     """
@@ -181,7 +182,7 @@ def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
 
 
 def lines(group: Sequence[FinishedRun], name: str) -> dict[Any, list[FinishedRun]]:
-    """Runs that have two or more values of an option, by the value of the other one, whose default comes first."""
+    """Find runs with two or more values of an option, by the other one, its default first."""
     (other,) = (each for each in SENSITIVE if each != name)
     by_other = grouped(group, lambda each: option(each, other))
     order = sorted(by_other, key=lambda value: (value != SENSITIVE[other], value))
@@ -193,12 +194,12 @@ def lines(group: Sequence[FinishedRun], name: str) -> dict[Any, list[FinishedRun
 
 
 def option(each: FinishedRun, name: str) -> Any:
-    """What a run has for one of the two options studied."""
+    """Return what a run has for one of the two options studied."""
     return each.run.options.get(name, SENSITIVE[name])
 
 
 def elsewhere(setting: Setting) -> list[FinishedRun]:
-    """Runs that none of the comparisons takes in."""
+    """Find runs that none of the comparisons takes in."""
     shown = [*setting.standard.values()]
     for groups in (
         repeated(setting, "class_order_seed"),
@@ -211,7 +212,7 @@ def elsewhere(setting: Setting) -> list[FinishedRun]:
 
 
 def _labels(named: Iterable[tuple[tuple[str, ...], str, str]]) -> dict[tuple[str, ...], str]:
-    """Names to show for digests: the last part of a path; where several share it, with what tells them apart."""
+    """Name digests by the last part of a path, and where several share it by what differs."""
     chosen: dict[tuple[str, ...], tuple[str, str]] = {}
     for digests, name, detail in named:
         chosen.setdefault(digests, (re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name, detail))

@@ -1,4 +1,4 @@
-"""The numbers the paper prints, to be put beside ours where they are comparable; all are percent, as printed."""
+"""The numbers the paper prints, in percent, to be put beside ours where they are comparable."""
 
 import re
 import tomllib
@@ -8,6 +8,8 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from visvm.bench.methods import METHODS
 
 _MAIN_ENCODER = "clip-b16-laion400m"
 
@@ -55,7 +57,7 @@ class Published:
         return str(self.content["transform"])
 
     def encoder(self, name: str) -> str | None:
-        """Which of the paper's encoders this is, if any.
+        """Return which of the paper's encoders this is, if any.
 
         Examples
         --------
@@ -73,7 +75,7 @@ class Published:
         return None
 
     def numbers(self, encoder: str | None, dataset: str, protocol: str) -> dict[str, Numbers]:
-        """All that is printed of a setting, by the paper's methods.
+        """Return all that is printed of a setting, by the paper's methods.
 
         Parameters
         ----------
@@ -110,20 +112,20 @@ class Published:
         return list(self.content["methods"])
 
     def row_methods(self, method: str) -> list[str]:
-        """The methods of results.jsonl beside which the paper's method belongs."""
-        return list(self.content["methods"][method].get("rows", []))
+        """Return the methods of results.jsonl beside which the paper's method belongs."""
+        return [entry.name for entry in METHODS.values() if entry.published == method]
 
     def printed(self, method: str) -> str:
-        """A method's name in the paper."""
+        """Return a method's name in the paper."""
         return str(self.content["methods"][method]["printed"])
 
     def note(self, method: str) -> str | None:
-        """What must be said where a method's number is put beside ours."""
+        """Return what must be said where a method's number is put beside ours."""
         note: str | None = self.content["methods"][method].get("note")
         return note
 
     def test_images(self, dataset: str) -> int:
-        """How many test images the published numbers are about."""
+        """Return how many test images the published numbers are about."""
         return int(self.content["datasets"][dataset]["test_images"])
 
     @property

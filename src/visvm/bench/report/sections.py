@@ -27,7 +27,6 @@ from visvm.bench.report.summary import (
     with_options,
 )
 from visvm.bench.rows import Run
-from visvm.bench.runner import changed_options, default_options
 
 _ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis")
 _CLASSIFIERS = ("ncm", "ridge", "vis")
@@ -61,10 +60,6 @@ def what_was_run(material: Material) -> Section:
             [(name, "; ".join(values)) for name, values in machine.items()],
         ),
     ]
-    if "head" in several:
-        blocks.append(
-            "Nor must accuracies: LS-SVM, kernel map or choice of λ were not the same program for all rows, or it is not known."
-        )
     if material.unfinished:
         header = (
             "method",
@@ -100,7 +95,7 @@ def _outdated(material: Material) -> str:
     mixed = [
         method
         for method, runs in sorted(by_method.items())
-        if len({run.code_digest for run in runs}) > 1
+        if len({run.revision for run in runs}) > 1
     ]
     other = f" Code has changed between settings: of {', '.join(mixed)} these must not be compared with each other."
     return said + (other if mixed else "")
@@ -141,7 +136,7 @@ def _widths(material: Material) -> str:
         if not each.run.options
     }
     defaults = {
-        method: default_options(method).get("n_components", 0)
+        method: METHODS[method].options.get("n_components", 0)
         for method in METHODS
         if method in shown
     }
@@ -245,7 +240,7 @@ def _bars(setting: Setting, methods: Sequence[str]) -> tuple[str, dict[str, floa
 
     def alike(options: dict[str, Any]) -> dict[str, float]:
         same = [
-            each for each in runs if each.run.options == changed_options(each.run.method, options)
+            each for each in runs if each.run.options == METHODS[each.run.method].changed(options)
         ]
         return {each.run.method: 100 * each.final for each in same}
 

@@ -1,4 +1,4 @@
-"""Rows → runs → what tables and figures show. Everything is a share between 0 and 1 here; only the pages speak of percent."""
+"""Rows → runs → what tables and figures show. All are shares from 0 to 1, not yet percent."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -7,20 +7,19 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from visvm.bench.methods import METHODS
 from visvm.bench.metrics import average_accuracy, forgetting
 from visvm.bench.rows import Row, Run
 
-OURS, ORACLE = "vis", "vis-oracle"
-"""The paper's method; and the one that keeps all images and learns them anew, which is a ceiling and no competitor."""
 
-BASELINES = (
-    *("zs-clip", "simplecil", "ncm", "slda", "klda", "acil", "ridge", "ranpac-head"),
-    *("visual-lssvm", "visual-lssvm+kernel", "vis-paper"),
-)
-"""The other methods that come with visvm, as tables show them; methods of one's own stand between these and ours."""
+def _of_kind(*kinds: str) -> tuple[str, ...]:
+    return tuple(entry.name for entry in METHODS.values() if entry.kind in kinds)
 
-RELATIVES = ("ncm", "ridge", "visual-lssvm", "visual-lssvm+kernel", "vis-paper")
-"""Ours with another classifier, with parts left out or trained otherwise: shown beside it, but no competitors."""
+
+OURS, ORACLE = _of_kind("ours", "oracle")
+RELATIVES = _of_kind("relative")
+BASELINES = _of_kind("baseline", "relative")
+"""As tables show them; methods of one's own stand between these and ours."""
 
 Mark = Literal["best", "second", ""]
 T = TypeVar("T")
@@ -29,13 +28,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run with all its rows, one for each session in order.
-
-    Parameters
-    ----------
-    run : Run
-    rows : tuple of Row
-    """
+    """A run with all its rows, one for each session in order."""
 
     run: Run
     rows: tuple[Row, ...]
@@ -92,13 +85,13 @@ class FinishedRun:
 
     @property
     def encode_seconds_per_image(self) -> float | None:
-        """The encoder; None where no row tells it."""
+        """The encoder; None where no row says it."""
         told = [row.seconds["encode"] for row in self.rows if "encode" in row.seconds]
         return float(np.mean(told)) if told else None
 
     @property
     def peak_memory(self) -> int | None:
-        """The most of any session, in bytes; None where no row tells it."""
+        """The most of any session, in bytes; None where no row says it."""
         return max(
             (row.peak_memory for row in self.rows if row.peak_memory is not None), default=None
         )
@@ -111,7 +104,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class UnfinishedRun:
-    """A run some of whose rows are missing: it is named in the report, and its numbers are nowhere."""
+    """A run some of whose rows are missing: the report names it, and shows none of its numbers."""
 
     run: Run
     sessions: tuple[int, ...]
@@ -127,25 +120,20 @@ class Spread:
 
 
 def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
-    """Put rows together to runs; of two rows of one session the later counts, and of a method in a setting only its newest code.
+    """Put rows together to runs; of two rows of one session the later counts.
 
     Parameters
     ----------
     rows : sequence of Row
-        Of a method whose code has changed, what was measured before in the same setting is left out
-        even where it was not measured again: means over seeds and options must not mix two
-        programs.
-
-    Returns
-    -------
-    list of FinishedRun, list of UnfinishedRun
+        Of a method in a setting only the newest revision counts, even for seeds and options that
+        were not measured again: means must not mix two programs.
     """
     finished, unfinished = [], []
     newest = {
-        where: max(same, key=lambda row: row.measured_at).run.code_digest
+        where: max(row.run.revision for row in same)
         for where, same in grouped(rows, _method_in_setting).items()
     }
-    current = [row for row in rows if row.run.code_digest == newest[_method_in_setting(row)]]
+    current = [row for row in rows if row.run.revision == newest[_method_in_setting(row)]]
     for group in grouped(current, lambda row: row.run.key).values():
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
@@ -171,12 +159,12 @@ def _method_in_setting(row: Row) -> tuple[str, ...]:
 
 
 def competes(method: str) -> bool:
-    """Whether ours is measured against this method: it is not ours, nor a relative of ours, nor the oracle."""
+    """Return whether this is a rival: neither ours, nor a relative of ours, nor the oracle."""
     return method not in (OURS, ORACLE, *RELATIVES)
 
 
 def marks(values: Sequence[float | None], shown: Sequence[str], lowest: bool = False) -> list[Mark]:
-    """Which of the values is the best, and which the second; what is shown as the same text shares its place.
+    """Mark the best of the values, and the second; what is shown as the same text shares its place.
 
     Nothing is marked where fewer than two different texts are there.
 
@@ -198,7 +186,7 @@ def marks(values: Sequence[float | None], shown: Sequence[str], lowest: bool = F
 
 
 def spread(values: Sequence[Any]) -> Spread:
-    """Mean and sample standard deviation (n - 1) over the first axis; 0 for a single value.
+    """Return mean and sample standard deviation (n - 1) over the first axis; 0 for one value.
 
     Examples
     --------
@@ -212,23 +200,16 @@ def spread(values: Sequence[Any]) -> Spread:
 
 
 def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
-    """All values of everything that rows tell of their environment, in the order of appearance; some may not tell all."""
-    rows = list(rows)
-    heads = {
-        row.run.code_digest: row.environment["head"] for row in rows if "head" in row.environment
-    }
-    # early rows do not tell their head; the digest of their method's code, which covers it, does
-    told = [
-        {"head": heads[row.run.code_digest], **row.environment}
-        if row.run.code_digest in heads
-        else row.environment
-        for row in rows
-    ]
+    """Collect all values of everything that rows say of machine and versions.
+
+    The digest of the head is neither of these, and left out; some rows may not say all.
+    """
+    told = [row.environment for row in rows]
 
     def text(value: object) -> str:
         return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
-    names = dict.fromkeys(name for environment in told for name in environment)
+    names = dict.fromkeys(name for environment in told for name in environment if name != "head")
     return {
         name: list(dict.fromkeys(text(environment.get(name, "not told")) for environment in told))
         for name in names
@@ -236,10 +217,10 @@ def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
 
 
 def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
-    """Runs as tables show them: baselines, methods of one's own, ours, the oracle."""
+    """Sort runs as tables show them: baselines, methods of one's own, ours, the oracle."""
+    order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
 
     def place(each: FinishedRun) -> tuple[Any, ...]:
-        order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
         return (
             order.get(each.run.method, order[None]),
             by_number(each.label),
@@ -251,7 +232,7 @@ def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Items by their key, in the order of appearance."""
+    """Group items by their key, in the order of appearance."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -259,11 +240,11 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def with_options(method: str, options: dict[str, Any]) -> str:
-    """A method's name, with its options where there are any."""
+    """Return a method's name, with its options where there are any."""
     said = ", ".join(f"{name}={value}" for name, value in sorted(options.items()))
     return f"{method} ({said})" if said else method
 
 
 def by_number(text: str) -> list[Any]:
-    """A sorting key in which B50 comes before B100."""
+    """Return a sorting key in which B50 comes before B100."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]

@@ -1,0 +1,226 @@
+"""Recipes → runs: every combination of what a recipe lists, and what cannot be run, and why."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from visvm.bench.datasets import DATASETS
+from visvm.bench.loading import ImageData, load_dataset, read_content, require_present
+from visvm.bench.methods import METHODS
+from visvm.bench.methods.method import Entry, Setup
+from visvm.bench.recipe import Recipe
+from visvm.bench.rows import Run
+from visvm.bench.streams import Samples, plain_protocol, session_sizes, validation_split
+from visvm.encoders.encoder import Encoder
+from visvm.encoders.images import Transform
+from visvm.errors import EncoderError, InputError, WeightsError
+from visvm.progress import Progress
+
+_UNMET = {
+    "text": "a text encoder, which no encoder of visvm has",
+    "images": "the images themselves, and the benchmark hands out features only",
+    "torch": "torch, which is not installed: pip install 'visvm[torch]'",
+}
+"""What methods may need that cannot always be had, and why not."""
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of a recipe that share their features.
+
+    Parameters
+    ----------
+    data : ImageData
+    encoder : Encoder
+    transform : Transform
+    runs : list of Run
+    refused : dict of str
+        Methods that cannot run with this encoder, and why.
+    n_shared : int
+        Test images that are training images too.
+    """
+
+    data: ImageData
+    encoder: Encoder
+    transform: Transform
+    runs: list[Run]
+    refused: dict[str, str]
+    n_shared: int
+
+    @property
+    def n_images(self) -> int:
+        """Number of all images."""
+        return len(self.data.train.images) + len(self.data.test.images)
+
+    def n_sessions(self, run: Run) -> int:
+        """Return how many sessions a run has."""
+        return len(session_sizes(run.protocol, len(self.data.classes)))
+
+    def n_classes_left(self) -> dict[str, int]:
+        """Return how many classes come in no session of a protocol, where that is any."""
+        n_classes = len(self.data.classes)
+        left = {
+            run.protocol: n_classes - sum(session_sizes(run.protocol, n_classes))
+            for run in self.runs
+        }
+        return {protocol: n for protocol, n in left.items() if n}
+
+    def feature_bytes(self) -> int:
+        """Return the size of the features of all images."""
+        return 4 * self.n_images * sum(self.encoder.layer_dims)
+
+    def setup(self, run: Run) -> Setup:
+        """Return what the run's method knows before it starts."""
+        return Setup(self.encoder.layer_dims, self.encoder.project, run.seed)
+
+
+def plan(
+    recipe: Recipe, root: Path | None, load_encoder: Callable[[str], Encoder], progress: Progress
+) -> Iterator[RunGroup]:
+    """Work out the runs of a recipe, encoder by encoder and data set by data set.
+
+    Nothing is encoded yet.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    root : Path, optional
+        Folder of the data sets.
+    load_encoder : callable
+        Gives the encoder of a name.
+    progress : callable
+    """
+    check_methods(recipe)
+    require_present(recipe.datasets, root)
+    loaded = []
+    for number, name in enumerate(recipe.datasets):
+        progress("reading data sets", number, len(recipe.datasets))
+        data = load_dataset(
+            name, root, train_per_class=recipe.train_per_class, test_per_class=recipe.test_per_class
+        )
+        loaded.append((data, _protocols(recipe, name, data), read_content(data)))
+    progress("reading data sets", len(recipe.datasets), len(recipe.datasets))
+    for encoder_name in recipe.encoders[1:]:
+        # what is wrong with the last one should not come to light after hours
+        load_encoder(encoder_name)
+    for encoder_name in recipe.encoders:
+        encoder = load_encoder(encoder_name)
+        transform = Transform(recipe.transform, encoder.preprocessing)
+        refused = _refusals(recipe, encoder)
+        for data, protocols, content in loaded:
+            where = {
+                "dataset": data.name,
+                "data_digest": content.digest,
+                "encoder": encoder.name,
+                "weights_digest": encoder.digest,
+                "transform": recipe.transform,
+                "transform_key": transform.key,
+            }
+            runs = {run.key: run for run in _runs(recipe, protocols, refused, where)}
+            yield RunGroup(data, encoder, transform, list(runs.values()), refused, content.n_shared)
+
+
+def _runs(
+    recipe: Recipe, protocols: list[str], refused: dict[str, str], where: dict[str, str]
+) -> Iterator[Run]:
+    """Make a run of every combination, some of which may be the same."""
+    for protocol, order_seed, method, seed, options in product(
+        protocols,
+        recipe.class_order_seeds,
+        [method for method in recipe.methods if method not in refused],
+        recipe.feature_seeds,
+        recipe.variants(),
+    ):
+        yield Run(
+            **where,
+            protocol=protocol,
+            class_order_seed=order_seed,
+            method=method,
+            revision=METHODS[method].revision,
+            seed=seed,
+            options=METHODS[method].changed(options),
+            split=recipe.split,
+        )
+
+
+def check_methods(recipe: Recipe) -> None:
+    """Refuse unknown methods and options, before any work."""
+    for method in recipe.methods:
+        if method not in METHODS:
+            raise InputError(
+                f"There is no method {method!r}. Give one of {', '.join(METHODS)}.",
+                code="method-unknown",
+            )
+    known = {name for entry in METHODS.values() for name in entry.options}
+    for name in [*recipe.options, *recipe.vary]:
+        if name not in known:
+            raise InputError(
+                f"No method has an option {name!r}. Give one of {', '.join(sorted(known))}.",
+                code="option-unknown",
+            )
+    for name in recipe.vary:
+        if not any(name in METHODS[method].options for method in recipe.methods):
+            raise InputError(
+                f"{name!r} is varied, but no method that is run has this option. Leave it out.",
+                code="option-unused",
+            )
+        if name in recipe.options:
+            raise InputError(
+                f"{name!r} is both given and varied. Leave one out.", code="option-repeated"
+            )
+
+
+def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
+    """Find methods that cannot work here or with this encoder, and why.
+
+    Whatever else they raise, they raise again when they are run.
+    """
+    setup, refused = Setup(encoder.layer_dims, encoder.project), {}
+    for entry in (METHODS[method] for method in recipe.methods):
+        if reason := _unmet(entry):
+            refused[entry.name] = reason
+            continue
+        try:
+            entry.make(setup, **entry.changed(recipe.options))
+        except (EncoderError, WeightsError) as error:
+            refused[entry.name] = str(error)
+        except Exception:  # noqa: BLE001 - a failure of its run, as in `execute`
+            continue
+    return refused
+
+
+def _unmet(entry: Entry) -> str:
+    """Say which need of a method cannot be met; empty if all can."""
+    for need in entry.needs:
+        if need in _UNMET and not (need == "torch" and find_spec("torch")):
+            return f"{entry.name} needs {_UNMET[need]}"
+    return ""
+
+
+def _protocols(recipe: Recipe, name: str, data: ImageData) -> list[str]:
+    """Write the protocols in full, having refused before hours of work what does not fit."""
+    protocols = [_protocol(name, protocol) for protocol in recipe.protocols]
+    for protocol in protocols:
+        session_sizes(protocol, len(data.classes))
+    if recipe.split == "validation":
+        nothing = np.empty((len(data.train.targets), 0), dtype=np.float32)
+        validation_split(Samples(nothing, data.train.targets))
+    return protocols
+
+
+def _protocol(dataset: str, protocol: str) -> str:
+    """Write a protocol in full: what "B0" and "B-half" mean depends on the data set."""
+    if protocol not in ("B0", "B-half"):
+        return plain_protocol(protocol.replace(", ", ","))
+    if dataset not in DATASETS:
+        raise InputError(
+            f"{protocol!r} has a meaning for {', '.join(DATASETS)} only, not for {dataset}. "
+            "Give a protocol like 'B0 Inc10'.",
+            code="protocol-undefined",
+        )
+    known = DATASETS[dataset]
+    return known.b0 if protocol == "B0" else known.b_half
