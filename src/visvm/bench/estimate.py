@@ -13,6 +13,7 @@ from visvm.bench.plan import RunGroup
 from visvm.bench.rows import Run
 from visvm.bench.streams import class_order, session_sizes
 from visvm.errors import InputError
+from visvm.head.memory import SessionSizes
 from visvm.head.selection import layer_candidates
 
 # options that costs follow from
