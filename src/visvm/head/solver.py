@@ -54,8 +54,7 @@ def solve(
     ridge, svm_cost : float
         λ and C_svm.
     negative : float
-        Target of a sample for the classes that are not its own; its own has 1. The paper codes
-        them -1; 0 is one-hot.
+        Target of a sample for classes other than its own, which has 1; 0 gives one-hot targets.
 
     Returns
     -------
@@ -87,12 +86,11 @@ def solve(
             return coefficients
         except LinAlgError:
             raised = _raised(statistics, shift)
-            warnings.warn(
+            message = (
                 f"ridge {shift * svm_cost:.3g} is below what float64 resolves in these sums; "
-                f"{raised * svm_cost:.3g} was used. Raise ridge, or scale the features down.",
-                IllConditionedWarning,
-                stacklevel=2,
+                f"{raised * svm_cost:.3g} was used. Raise ridge, or scale the features down."
             )
+            warnings.warn(message, IllConditionedWarning, stacklevel=2)
             shift = raised
 
 
