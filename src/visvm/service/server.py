@@ -22,8 +22,9 @@ def require_token(host: str, tokens: Tokens) -> None:
     """Refuse to serve other machines without a token for writing."""
     if not _is_loopback(host) and tokens.write is None:
         raise InputError(
-            f"serving other machines needs a token; {host!r} was given without one: set VISVM_TOKEN to a long random word, "
-            "or leave --host out"
+            f"Serving other machines ({host}) needs a token. Set VISVM_TOKEN to a long random "
+            "word, or leave out --host.",
+            code="token-unset",
         )
 
 
@@ -37,21 +38,20 @@ def serve(
     limits: Limits,
     started: Callable[[str, ImageClassifier], None],
 ) -> None:
-    """Serve a model until the process is told to stop.
+    """Serve a model until the process is stopped.
 
     Parameters
     ----------
     path : Path
         Of the model file.
     opened : callable
-        Gives what is in it, and its signature as ``ModelStore`` takes it; called once it is clear
-        that it can be served.
+        Returns what is in it, and its signature; called once the address is ours.
     host, port : str, int
-        Port 0 takes one that is free.
+        Port 0 takes a free one.
     tokens : Tokens
     limits : Limits
     started : callable
-        Told the address, and what is served, once it can be asked for.
+        Called with the address and the model once both can be used.
     """
     require_token(host, tokens)
     listener = _listen(host, port)
@@ -71,16 +71,11 @@ def serve(
             timeout_graceful_shutdown=5,
             lifespan="off",
         )
-        shown = (
-            socket.gethostname()
-            if host in ("0.0.0.0", "::")
-            else f"[{host}]"
-            if ":" in host
-            else host
-        )
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        shown = f"[{name}]" if ":" in name else name
         started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with suppress(KeyboardInterrupt):  # which is how it is meant to be stopped
+        with suppress(KeyboardInterrupt):  # how it is meant to be stopped
             uvicorn.Server(config).run(sockets=[listener])
     finally:
         service.close()
@@ -93,9 +88,10 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
+        why = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"{host}, port {port}, must be free to serve on; it is not ({told}): choose another --port, or --host"
+            f"Cannot serve on {host}, port {port} ({why}). Choose another --port or --host.",
+            code="address-unavailable",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The model that is served: what predictions are made with, and how it is changed on disk."""
+"""The model that is served, in memory and on disk."""
 
 import copy
 import os
@@ -17,7 +17,7 @@ Signature = tuple[int, ...] | None
 
 
 def signature_of(path: Path) -> Signature:
-    """What tells one state of a file from another; None where there is none."""
+    """Return what tells one state of a file from another; None where there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -33,7 +33,7 @@ class Snapshot:
     ----------
     classifier : ImageClassifier
     revision : int
-        Counts the states since the service was started.
+        Counts the states since the service started.
     n_bytes : int
         Size of the model file, 0 while there is none.
     """
@@ -46,9 +46,9 @@ class Snapshot:
 class ModelStore:
     """Keeps one model in memory and on disk.
 
-    Readers take ``current``, once for a request, and are never waited for. A change is made to a
-    copy, written to disk, and only then put in the place of ``current``: whoever is told of a
-    change finds it on disk, whatever happens to the process.
+    A request takes ``current`` once, and holds nobody up. A change is made to a copy, written to
+    disk, and only then published as ``current``: an acknowledged change is on disk, whatever
+    happens to the process.
 
     Parameters
     ----------
@@ -57,8 +57,7 @@ class ModelStore:
     classifier : ImageClassifier
         What is in it.
     signature : Signature
-        Of the file, taken before it was read: what another program writes from then on is seen as a
-        change.
+        Of the file, taken before it was read, so that later writes of other programs are noticed.
     """
 
     def __init__(self, path: Path, classifier: ImageClassifier, signature: Signature) -> None:
@@ -67,14 +66,7 @@ class ModelStore:
         self.current = Snapshot(classifier, 1, _size(signature))
 
     def change(self, work: Callable[[ImageClassifier], T], progress: Progress) -> T:
-        """Let `work` change a copy of the model, and keep it; for one thread at a time.
-
-        Parameters
-        ----------
-        work : callable
-            Changes the classifier it is given; its result is passed on.
-        progress : callable
-        """
+        """Let `work` change a copy of the model, and keep the copy; for one thread at a time."""
         with model_file.locked(self.path, lambda: progress("waiting for another program", 0, 1)):
             self.refresh()
             draft = copy.copy(self.current.classifier)
@@ -85,7 +77,7 @@ class ModelStore:
         return result
 
     def look(self) -> None:
-        """Read the file again if another program has changed it, unless it was found to be unreadable."""
+        """Do as ``refresh``, unless the file was found to be unreadable."""
         if signature_of(self.path) != self._unreadable:
             self.refresh()
 
@@ -98,8 +90,9 @@ class ModelStore:
         read = ImageClassifier.load(self.path, encoder=old.load_encoder(), cache=old.cache)
         if read.transform != old.transform:
             raise IncompatibleModelError(
-                f"a model that is served must keep its transform, {old.transform}; another program has put one with "
-                f"{read.transform} in its place: start the service again"
+                f"Another program replaced the model, with transform {old.transform}, by one with "
+                f"transform {read.transform}. Start the service again.",
+                code="transform-changed",
             )
         self._publish(read, signature)
 
