@@ -187,22 +187,18 @@ class _Metrics:
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
         )
         self.predicted = Counter("visvm_predicted_images", "Images predicted.", registry=registry)
+        store = service.store
+
+        def model() -> ImageClassifier:
+            return store.current.classifier
+
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "visvm_waiting_images": (
-                "Images that wait for a prediction.",
-                lambda: service.waiting_images,
-            ),
-            "visvm_waiting_jobs": ("Changes that wait.", lambda: service.jobs.n_waiting),
-            "visvm_classes": (
-                "Classes known.",
-                lambda: len(service.store.current.classifier.classes_),
-            ),
-            "visvm_learned_images": (
-                "Images learned.",
-                lambda: sum(service.store.current.classifier.class_counts_),
-            ),
-            "visvm_revision": ("Changes since the start.", lambda: service.store.current.revision),
-            "visvm_model_bytes": ("Size of the model file.", lambda: service.store.current.n_bytes),
+            "waiting_images": ("Images that wait for an answer.", lambda: service.waiting_images),
+            "waiting_jobs": ("Changes that wait.", lambda: service.jobs.n_waiting),
+            "classes": ("Classes known.", lambda: len(model().classes_)),
+            "learned_images": ("Images learned.", lambda: sum(model().class_counts_)),
+            "revision": ("Changes since the start.", lambda: store.current.revision),
+            "model_bytes": ("Size of the model file.", lambda: store.current.n_bytes),
         }
         for name, (what, value) in gauges.items():
-            Gauge(name, what, registry=registry).set_function(value)
+            Gauge(f"visvm_{name}", what, registry=registry).set_function(value)

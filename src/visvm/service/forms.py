@@ -135,20 +135,15 @@ async def read_form(
             parser = MultipartParser(options.get(b"boundary", b""), reader.callbacks())
             async for data in request.stream():
                 parser.write(data)
+            if not reader.whole or not options.get(b"boundary"):
+                raise FormParserError("incomplete")
         except (FormParserError, ClientDisconnect) as error:
-            raise _broken() from error
+            detail = "The form is damaged or incomplete. Send it again."
+            raise RefusedError(400, detail, code="form-broken") from error
         except OSError as error:
             raise no_room(error) from error
-        if not reader.whole or not options.get(b"boundary"):
-            raise _broken()
         reader.form.held = reader.form.held.pop_all()
     return reader.form
-
-
-def _broken() -> RefusedError:
-    return RefusedError(
-        400, "The form is damaged or incomplete. Send it again.", code="form-broken"
-    )
 
 
 class _Reader:

@@ -25,6 +25,7 @@ from visvm.service.problems import RefusedError, stopping
 _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
 _HEARTBEAT = 150  # looks without a change, after which a follower gets a sign of life
 _CHUNK = 1 << 20
+_OCTETS, _EVENTS = "application/octet-stream", "text/event-stream"
 
 _IMAGES = {
     "type": "array",
@@ -42,6 +43,8 @@ _QUESTION = {"images": _IMAGES}
 _LABELLED = {"images": _IMAGES, "labels": _LABELS}
 _SESSION = {**_LABELLED, "test_images": _IMAGES, "test_labels": _LABELS}
 
+_CHANGE: dict[str, Any] = {"tags": ["changes"], "status_code": 202}
+
 
 def _add_health(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add how the service is."""
@@ -58,13 +61,7 @@ def _add_health(app: FastAPI, service: Service, rights: Rights) -> None:
             raise stopping()
         return schemas.Status(status="ready")
 
-    @app.get(
-        "/metrics",
-        tags=["service"],
-        dependencies=[rights.reader],
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}},
-    )
+    @app.get("/metrics", tags=["service"], dependencies=[rights.reader], **_of("text/plain"))
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -72,12 +69,9 @@ def _add_health(app: FastAPI, service: Service, rights: Rights) -> None:
 
 def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what the model knows."""
+    unchanged: dict[int | str, Any] = {304: {"description": "Unchanged since you last asked."}}
 
-    @app.get(
-        "/api/model",
-        tags=["model"],
-        responses={304: {"description": "Unchanged since you last asked."}},
-    )
+    @app.get("/api/model", tags=["model"], responses=unchanged)
     async def model(
         request: Request, response: Response, may_write: Annotated[bool, rights.reader]
     ) -> schemas.ModelInfo:
@@ -95,13 +89,7 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
         sessions = service.store.current.classifier.history_
         return schemas.History.model_validate({"sessions": sessions})
 
-    @app.get(
-        "/api/model/file",
-        tags=["model"],
-        dependencies=[rights.reader],
-        response_class=StreamingResponse,
-        responses={200: {"content": {"application/octet-stream": {}}}},
-    )
+    @app.get("/api/model/file", tags=["model"], dependencies=[rights.reader], **_of(_OCTETS))
     async def model_file() -> StreamingResponse:
         """The model file, for the command line or another service."""
         path = service.store.path
@@ -113,20 +101,13 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
             "Content-Length": str(file.seek(0, 2)),
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(path.name, safe='')}",
         }
-        return StreamingResponse(
-            _chunks(file), media_type="application/octet-stream", headers=headers
-        )
+        return StreamingResponse(_chunks(file), media_type=_OCTETS, headers=headers)
 
 
 def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what images show, and how often the model is right."""
 
-    @app.post(
-        "/api/predict",
-        tags=["model"],
-        dependencies=[rights.reader],
-        openapi_extra=_form(_QUESTION),
-    )
+    @app.post("/api/predict", tags=["model"], dependencies=[rights.reader], **_form(_QUESTION))
     async def predict(
         form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
         top: Annotated[int, Query(ge=1, le=1000)] = 5,
@@ -140,7 +121,7 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         tags=["model"],
         status_code=202,
         dependencies=[rights.reader],
-        openapi_extra=_form(_LABELLED),
+        **_form(_LABELLED),
     )
     async def evaluate(
         response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
@@ -162,13 +143,7 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
 def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what changes the model by images."""
 
-    @app.post(
-        "/api/learn",
-        tags=["changes"],
-        status_code=202,
-        dependencies=[rights.writer],
-        openapi_extra=_form(_SESSION),
-    )
+    @app.post("/api/learn", dependencies=[rights.writer], **_CHANGE, **_form(_SESSION))
     async def learn(
         response: Response, form: Annotated[Form, Depends(_uploaded(service, _SESSION))]
     ) -> schemas.JobInfo:
@@ -186,13 +161,7 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
 
         return _accepted(service, service.change("learn", work, form.held.pop_all()), response)
 
-    @app.post(
-        "/api/forget",
-        tags=["changes"],
-        status_code=202,
-        dependencies=[rights.writer],
-        openapi_extra=_form(_LABELLED),
-    )
+    @app.post("/api/forget", dependencies=[rights.writer], **_CHANGE, **_form(_LABELLED))
     async def forget(
         response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
     ) -> schemas.JobInfo:
@@ -210,12 +179,7 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
 def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what changes classes without any image."""
 
-    @app.post(
-        "/api/classes/rename",
-        tags=["changes"],
-        status_code=202,
-        dependencies=[rights.writer],
-    )
+    @app.post("/api/classes/rename", dependencies=[rights.writer], **_CHANGE)
     async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:
         """Give a class another name, or put two classes together."""
         old = service.read_label(str(renaming.old), "the class to rename")
@@ -234,12 +198,7 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
 
         return _accepted(service, service.change("rename-class", work, ExitStack()), response)
 
-    @app.post(
-        "/api/classes/forget",
-        tags=["changes"],
-        status_code=202,
-        dependencies=[rights.writer],
-    )
+    @app.post("/api/classes/forget", dependencies=[rights.writer], **_CHANGE)
     async def forget_class(
         forgetting: schemas.ForgettingClass, response: Response
     ) -> schemas.JobInfo:
@@ -273,16 +232,10 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
         """How far a job is, and once it has ended, how."""
         return schemas.describe_job(found, service.jobs)
 
-    @app.get(
-        "/api/jobs/{id}/events",
-        tags=["jobs"],
-        dependencies=[rights.reader],
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}},
-    )
+    @app.get("/api/jobs/{id}/events", tags=["jobs"], dependencies=[rights.reader], **_of(_EVENTS))
     async def events(found: Annotated[Job, Depends(find)]) -> StreamingResponse:
         """The same as server-sent events of the type `job`, one for every step until it ends."""
-        return StreamingResponse(_events(found, service), media_type="text/event-stream")
+        return StreamingResponse(_events(found, service), media_type=_EVENTS)
 
     @app.post("/api/jobs/{id}/cancel", tags=["jobs"])
     async def cancel(
@@ -310,14 +263,18 @@ def _uploaded(service: Service, fields: dict[str, Any]) -> Callable[[Request], A
         with form.held:  # empty once a job has taken the images over
             if "labels" in fields:
                 await service.check(form)
-                await _require_client(request)
+                if await request.is_disconnected():  # nobody would see the end of it
+                    detail = (
+                        "The client disconnected before the upload was accepted. Send it again."
+                    )
+                    raise RefusedError(400, detail, code="client-disconnected")
             yield form
 
     return uploaded
 
 
 def _form(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a form as OpenAPI describes it."""
+    """Return what a route says that takes a form."""
     schema = {
         "type": "object",
         "properties": fields,
@@ -325,14 +282,12 @@ def _form(fields: dict[str, Any]) -> dict[str, Any]:
         "additionalProperties": False,
     }
     content = {"multipart/form-data": {"schema": schema}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
 
 
-async def _require_client(request: Request) -> None:
-    """Do not begin what nobody would see the end of: the client may send it again."""
-    if await request.is_disconnected():
-        detail = "The client disconnected before the upload was accepted. Send it again."
-        raise RefusedError(400, detail, code="client-disconnected")
+def _of(kind: str) -> dict[str, Any]:
+    """Return what a route says whose answer is not JSON."""
+    return {"response_class": Response, "responses": {200: {"content": {kind: {}}}}}
 
 
 def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo:

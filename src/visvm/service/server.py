@@ -4,8 +4,9 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -16,6 +17,15 @@ from visvm.service.core import Service
 from visvm.service.gate import LOOPBACK, Tokens
 from visvm.service.limits import Limits
 from visvm.service.store import Signature
+
+_UVICORN: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "timeout_keep_alive": 30,
+    "timeout_graceful_shutdown": 5,
+    "lifespan": "off",
+}
 
 
 def require_token(host: str, tokens: Tokens) -> None:
@@ -45,7 +55,7 @@ def serve(
     path : Path
         Of the model file.
     opened : callable
-        Returns what is in it, and its signature; called once the address is ours.
+        Returns the model and the signature of its file; called once the address is ours.
     host, port : str, int
         Port 0 takes a free one.
     tokens : Tokens
@@ -60,25 +70,14 @@ def serve(
         classifier, signature = opened()
         service = Service(path, classifier, signature, limits)
         undo.pop_all()
-    try:
-        app = create_app(service, tokens, {*LOOPBACK, host})
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=5,
-            lifespan="off",
-        )
+    with closing(service):
+        config = uvicorn.Config(create_app(service, tokens, {*LOOPBACK, host}), **_UVICORN)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         shown = f"[{name}]" if ":" in name else name
         started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):  # how it is meant to be stopped
             uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        service.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
