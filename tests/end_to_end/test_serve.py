@@ -1,4 +1,4 @@
-"""`visvm serve` as a process: kill -9 at any time, Ctrl+C, another port, many who ask while one teaches."""
+"""`visvm serve` as a process: kill -9, Ctrl+C, another port, questions while it learns."""
 
 import io
 import os
@@ -63,7 +63,7 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
     assert len(acknowledged) > KILLS
     kept = ImageClassifier.load(model).classes_
     assert set(acknowledged) <= set(kept)
-    # at most the one of each round that was written and not yet told
+    # at most one of each round was written and not yet acknowledged
     assert len(kept) <= len(acknowledged) + KILLS
 
 
