@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint format benchmark browser screenshots clean
+.PHONY: demo test check lint lint-page format benchmark browser screenshots clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -12,11 +12,19 @@ test: .venv/dev browser
 
 check: lint test
 
-lint: .venv/dev
+lint: .venv/dev lint-page
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# TypeScript checks the types that the page's JavaScript states in its comments (tsconfig.json).
+TYPESCRIPT := typescript@5.9.3
+lint-page:
+	@command -v npm > /dev/null || { echo "no npm here: the types of the page are not checked"; exit 0; }; \
+	  test -e .venv/$(TYPESCRIPT)/done || { echo "installing $(TYPESCRIPT)" && \
+	  npm install --silent --no-save --no-package-lock --prefix .venv/$(TYPESCRIPT) $(TYPESCRIPT) && \
+	  touch .venv/$(TYPESCRIPT)/done; } && .venv/$(TYPESCRIPT)/node_modules/.bin/tsc --project .
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

@@ -2,11 +2,11 @@
 
     python -m benchmarks.serve [--seconds 60] [--clients 200] [--encoder dinov2-s14]
 
-A model learns the digits, is served by a process of its own, and so many clients ask it one photo
-after the other, each a piece of a photograph as a JPEG of some 300 pixels. In turn with that, the
-bare encoder gets batches of eight of the same pixels for as long. Three turns, the best of each
-counts. The clients run on the same cores, and their work counts against the service. Writes
-SERVE.md beside this file.
+A model learns the digits and is served by a process of its own. Each client asks it one photo after
+another: pieces of a photograph, as JPEGs of about 300 pixels. In turn with that, the bare encoder
+gets batches of eight of the same pixels for as long. Of three turns, the best of each counts. The
+clients run on the same cores, and their work counts against the service. Writes SERVE.md beside
+this file.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TURNS = 3
 
 
 def encoder_speed(name: str, photos: list[bytes], seconds: float) -> float:
-    """Images a second that the bare encoder takes in batches."""
+    """Return how many images a second the bare encoder takes in batches."""
     encoder = load_encoder(name)
     transform = Transform("crop", encoder.preprocessing)
     batch = np.stack([decode(photo, transform) for photo in photos[:BATCH_SIZE]])
@@ -48,12 +48,12 @@ def encoder_speed(name: str, photos: list[bytes], seconds: float) -> float:
 
 
 def resident_bytes(process: int) -> int:
-    """Memory that a process holds."""
+    """Return the memory that a process holds."""
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def request(address: str, photo: bytes) -> bytes:
-    """A predict request as it goes over the wire."""
+    """Return a predict request as it goes over the wire."""
     built = httpx.Request("POST", f"{address}/api/predict", files={"images": ("p.jpg", photo)})
     head = "".join(f"{name}: {value}\r\n" for name, value in built.headers.items())
     return f"POST /api/predict HTTP/1.1\r\n{head}\r\n".encode() + built.read()
@@ -62,7 +62,10 @@ def request(address: str, photo: bytes) -> bytes:
 async def exchange(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: bytes
 ) -> tuple[int, bytes]:
-    """Send a request and wait for its answer: status and headers. A client library would take as long as the service does."""
+    """Send a request and return the status and head of its answer.
+
+    By hand, as a client library would take as long as the service does.
+    """
     writer.write(wire)
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
@@ -73,7 +76,7 @@ async def exchange(
 async def load(
     address: str, photos: list[bytes], n_clients: int, seconds: float, process: int
 ) -> dict:
-    """Let so many clients ask for so long."""
+    """Let clients ask, and return what they saw."""
     statuses: Counter[int] = Counter()
     times: list[float] = []
     memory: list[int] = []
@@ -110,7 +113,7 @@ async def load(
 
 
 def serve(model: Path, arguments: argparse.Namespace, photos: list[bytes]) -> dict:
-    """Start the service, warm it up, and load it."""
+    """Start the service, warm it up, and put it under load."""
     command = [sys.executable, "-m", "visvm", "serve", str(model), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -128,7 +131,7 @@ def serve(model: Path, arguments: argparse.Namespace, photos: list[bytes]) -> di
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure, print and write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=200)
@@ -145,31 +148,45 @@ def main() -> None:
         for _ in range(TURNS):
             bare.append(encoder_speed(arguments.encoder, photos, arguments.seconds))
             rounds.append(serve(model, arguments, photos))
+    text = report(arguments, bare, rounds)
+    (HERE / "SERVE.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+def report(arguments: argparse.Namespace, bare: list[float], rounds: list[dict]) -> str:
+    """Return SERVE.md."""
     found = max(rounds, key=lambda each: each["speed"])
     statuses = sum((Counter(each["statuses"]) for each in rounds), Counter())
     times, memory = found["times"], found["memory"]
+    waits = f"{times[len(times) // 2]:.1f} / {times[int(0.99 * len(times))]:.1f} s"
     sizes = " / ".join(f"{n / 2**20:.0f}" for n in (memory[0], max(memory), memory[-1]))
-    served = " / ".join(f"{each['speed']:.2f}" for each in rounds)
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    rows = {
+        f"bare encoder, batches of {BATCH_SIZE}, images a second": _speeds(bare),
+        "the service, images a second": _speeds([each["speed"] for each in rounds]),
+        "ratio of the best (wanted: at most 1.2)": f"{max(bare) / found['speed']:.3f}",
+        "answers by status, in all": ", ".join(
+            f"{key}: {n}" for key, n in sorted(statuses.items())
+        ),
+        "time to answer, median / 99 %": waits,
+        "memory of the service, at first / at most / at last": f"{sizes} MiB",
+    }
+    machine = f"{arguments.encoder}, {os.cpu_count()} cores, Python {platform.python_version()}"
     lines = [
         "# `visvm serve` under load",
         "",
         "Written by `python -m benchmarks.serve`, which says what is measured.",
         "",
-        f"{arguments.clients} predict requests in flight for {arguments.seconds:g} s, {arguments.encoder}, {machine}.",
+        f"{arguments.clients} predict requests in flight for {arguments.seconds:g} s, {machine}.",
         "",
         "| | |",
         "|---|---:|",
-        f"| bare encoder, batches of {BATCH_SIZE}, images a second | {' / '.join(f'{speed:.2f}' for speed in bare)} |",
-        f"| the service, images a second | {served} |",
-        f"| ratio of the best (wanted: at most 1.2) | {max(bare) / found['speed']:.3f} |",
-        f"| answers by status, in all | {', '.join(f'{status}: {n}' for status, n in sorted(statuses.items()))} |",
-        f"| time to answer, median / 99 % | {times[len(times) // 2]:.1f} / {times[int(0.99 * len(times))]:.1f} s |",
-        f"| memory of the service, at first / at most / at last | {sizes} MiB |",
+        *(f"| {name} | {value} |" for name, value in rows.items()),
     ]
-    text = "\n".join(lines) + "\n"
-    (HERE / "SERVE.md").write_text(text, encoding="utf-8")
-    print(text)
+    return "\n".join(lines) + "\n"
+
+
+def _speeds(speeds: list[float]) -> str:
+    return " / ".join(f"{speed:.2f}" for speed in speeds)
 
 
 if __name__ == "__main__":

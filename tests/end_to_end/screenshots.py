@@ -1,7 +1,7 @@
 """Screenshots of every view, light and dark, on a phone and on a desktop: ``make screenshots``.
 
-Taught are pictures that come with scikit-learn: pieces of its two photographs, and its handwritten
-digits.
+The model learns pictures that come with scikit-learn: pieces of its two photographs, and its
+handwritten digits.
 """
 
 import sys
@@ -19,12 +19,12 @@ SHOWN = {"flower": "flower.jpg", "temple": "china.jpg"}
 
 
 def digits(label: str, n: int) -> list[bytes]:
-    """Handwritten digits of one kind."""
+    """Return handwritten digits of one kind."""
     return [content for name, content in digit_pictures(0, n) if name == label]
 
 
 def payload(contents: list[bytes]) -> list[dict]:
-    """Files as Playwright gives them to a page."""
+    """Return files as Playwright gives them to a page."""
     return [
         {"name": f"{number}.jpg", "mimeType": "image/jpeg", "buffer": content}
         for number, content in enumerate(contents, 1)
@@ -39,13 +39,13 @@ def gather(page: Page, contents: list[bytes], label: str) -> None:
 
 
 def learn(page: Page) -> None:
-    """Press Learn, and wait for the end of it."""
+    """Press Learn, and wait until it has learned."""
     page.get_by_test_id("learn").click()
     page.get_by_test_id("result").wait_for(timeout=300_000)
 
 
 def teach_all(page: Page) -> None:
-    """Three sessions, with photos kept for testing."""
+    """Teach three sessions, with photos kept for testing."""
     page.get_by_test_id("keep-test").check()
     sessions = [["flower", "temple"], ["seven", "four"], ["two"]]
     for seed, labels in enumerate(sessions):
@@ -57,7 +57,7 @@ def teach_all(page: Page) -> None:
 
 
 def shoot(page: Page, folder: Path, kind: str) -> None:
-    """One picture of every view."""
+    """Take one picture of every view."""
     page.get_by_test_id("tab-teach").click()
     gather(page, pieces("flower.jpg", 8, 7), "flower")
     gather(page, digits("nine", 6), "nine")
@@ -83,7 +83,7 @@ def shoot(page: Page, folder: Path, kind: str) -> None:
 
 
 def main() -> None:
-    """Write all pictures to the folder that is named."""
+    """Write all pictures to the folder that is given."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     with (

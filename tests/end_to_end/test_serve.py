@@ -1,4 +1,4 @@
-"""`visvm serve` as a process: kill -9 at any time, Ctrl+C, another port, many who ask while one teaches."""
+"""`visvm serve` as a process: kill -9, Ctrl+C, another port, questions while it learns."""
 
 import io
 import os
@@ -63,7 +63,7 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
     assert len(acknowledged) > KILLS
     kept = ImageClassifier.load(model).classes_
     assert set(acknowledged) <= set(kept)
-    # at most the one of each round that was written and not yet told
+    # at most one of each round was written and not yet acknowledged
     assert len(kept) <= len(acknowledged) + KILLS
 
 
@@ -150,7 +150,7 @@ def test_a_token_is_taken_from_the_environment(place, tmp_path):
         (["--port", "99999"], {}, ["port"]),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_line(
+def test_what_cannot_be_served_is_reported_in_one_line(
     visvm, monkeypatch, place, tmp_path, options, environment, words
 ):
     for name, value in environment.items():
@@ -163,7 +163,7 @@ def test_what_cannot_be_served_is_told_in_one_line(
     assert not (tmp_path / "m.visvm").exists()
 
 
-def test_a_port_that_is_taken_is_told(visvm, place, tmp_path):
+def test_a_taken_port_is_reported(visvm, place, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -16,7 +16,7 @@ from visvm.service.store import signature_of
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory):
-    """The encoder in miniature, and pictures: three base classes, a fourth, and a test set of all."""
+    """The encoder in miniature, and pictures: three classes, a fourth, and a test set of all."""
     folder = tmp_path_factory.mktemp("service")
     tiny.write_encoder(folder)
     tiny.write_photos(folder / "base")
@@ -34,6 +34,27 @@ def photos(folder):
     """Contents and labels of the pictures of a folder."""
     paths = sorted(folder.rglob("*.png"))
     return [path.read_bytes() for path in paths], [path.parent.name for path in paths]
+
+
+def ask(client, contents, top=5):
+    answer = client.upload(f"/api/predict?top={top}", contents)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["predictions"]
+
+
+def problem(answer, status, code, *facts):
+    """Check that an answer is a problem of one line, with this code and these facts in it.
+
+    A code that another package chooses is given as ``ANY``.
+    """
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    shown = answer.json()
+    assert (shown["status"], shown["code"]) == (status, code)
+    assert shown["type"] == f"urn:visvm:problem:{shown['code']}"
+    assert "\n" not in shown["detail"]
+    for fact in facts:
+        assert fact in shown["detail"]
 
 
 class Client(TestClient):

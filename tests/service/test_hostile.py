@@ -12,8 +12,9 @@ from tests.service.conftest import photos, serving
 from visvm.service.limits import Limits
 
 NAMES = [
-    "../../../etc/passwd", "..\\..\\boot.ini", "/etc/shadow", "C:\\x.png", "a\x00.png", "con", ".", "", "%2e%2e%2fx",
-    "🦜.png", "x" * 5000, "\u202egnp.exe", "<img src=x onerror=alert(1)>.png", "'; drop table photos; --.png", "a\r\nX-Evil: 1",
+    "../../../etc/passwd", "..\\..\\boot.ini", "/etc/shadow", "C:\\x.png", "a\x00.png", "con", ".",
+    "", "%2e%2e%2fx", "🦜.png", "x" * 5000, "\u202egnp.exe", "<img src=x onerror=alert(1)>.png",
+    "'; drop table photos; --.png", "a\r\nX-Evil: 1",
 ]  # fmt: skip
 LABELS = [
     "",

@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, with examples, and true of the service under schemathesis' own attempts to break it."""
+"""The OpenAPI document: valid, with examples, and true of the service, as schemathesis finds."""
 
 from contextlib import suppress
 
@@ -12,9 +12,9 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.service.conftest import serving
 
 PATHS = {
-    "/api/health", "/api/ready", "/metrics", "/api/model", "/api/history", "/api/model/file", "/api/predict", "/api/evaluate",
-    "/api/learn", "/api/forget", "/api/classes/rename", "/api/classes/forget", "/api/jobs/{id}", "/api/jobs/{id}/events",
-    "/api/jobs/{id}/cancel",
+    "/api/health", "/api/ready", "/metrics", "/api/model", "/api/history", "/api/model/file",
+    "/api/predict", "/api/evaluate", "/api/learn", "/api/forget", "/api/classes/rename",
+    "/api/classes/forget", "/api/jobs/{id}", "/api/jobs/{id}/events", "/api/jobs/{id}/cancel",
 }  # fmt: skip
 
 

@@ -145,6 +145,12 @@ class ImagePredictor:
             self._encoder = encoder
         return self._encoder
 
+    def with_model(self, model: Model | None) -> Self:
+        """Return a copy with another model, of the same encoder."""
+        twin = copy.copy(self)
+        twin.model_ = model
+        return twin
+
     def with_encoder(self, encoder: Encoder) -> Self:
         """Return a copy that uses this encoder, which must have the same weights."""
         twin = copy.copy(self)

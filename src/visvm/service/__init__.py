@@ -1,9 +1,9 @@
 """HTTP and the web page: ``visvm serve`` (extra ``serve``).
 
-Reading order: ``limits`` (what a request may ask for), ``problems`` (errors as RFC 9457 has them),
-``forms`` and ``uploads`` (requests → images), ``encoding`` (one encoder for all requests, in
-batches), ``store`` (the model that is served, and how it changes on disk), ``jobs`` (one change at
-a time), ``core`` (what the endpoints share), ``schemas`` (what goes over the wire), ``gate`` (who
-may ask, and what is noted of it), ``app`` (the endpoints), ``server`` (all of it, started).
-``page/`` is what the browser gets.
+Reading order: ``limits`` (what a request may ask for), ``problems`` (errors as RFC 9457 problems),
+``forms`` and ``uploads`` (requests → images and labels), ``encoding`` (one encoder for all
+requests), ``store`` (the served model, in memory and on disk), ``jobs`` (one change at a time),
+``core`` (what the routes share), ``schemas`` (what goes over the wire), ``gate`` (who may ask),
+``routes``, ``app`` (all of it as one application), ``server`` (started). The browser gets
+``page/``.
 """

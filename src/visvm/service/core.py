@@ -1,4 +1,4 @@
-"""What the endpoints share: predictions in batches, changes in turn, and what is counted."""
+"""What the routes share: predictions in batches, changes in turn, and metrics."""
 
 import asyncio
 import os
@@ -20,16 +20,26 @@ from visvm.errors import InputError, ModelFileError
 from visvm.image_classifier import ImageClassifier
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
+from visvm.model.state import Model
 from visvm.progress import Progress
 from visvm.service.encoding import SharedEncoder
 from visvm.service.forms import Form
 from visvm.service.jobs import Job, JobQueue, Kind
 from visvm.service.limits import Limits
-from visvm.service.problems import BusyError, RefusedError
+from visvm.service.problems import MODEL_EMPTY, BusyError, RefusedError, stopping
 from visvm.service.store import ModelStore, Signature, Snapshot
-from visvm.service.uploads import check_images, check_labels, decode_all
+from visvm.service.uploads import (
+    decode_all,
+    keep_squares,
+    read_label,
+    read_labels,
+    require_images,
+)
 
 _DECODERS = 2
+
+Change = Callable[[ImageClassifier, Progress], dict[str, Any]]
+"""Changes the classifier it is given; returns the result of its job."""
 
 
 class Scored(NamedTuple):
@@ -41,7 +51,7 @@ class Scored(NamedTuple):
 
 
 class Service:
-    """What the endpoints share.
+    """What the routes share.
 
     Parameters
     ----------
@@ -58,13 +68,14 @@ class Service:
         self, path: Path, classifier: ImageClassifier, signature: Signature, limits: Limits
     ) -> None:
         self.limits = limits
-        _ = classifier.head_  # what takes long to import is there before the first session
+        import visvm.learning.session  # noqa: F401 - takes long: not while a session waits for it
+
         self.encoder = SharedEncoder(classifier.load_encoder(), self._score)
         self.transform = Transform(classifier.transform, self.encoder.preprocessing)
         self.store = ModelStore(path, classifier.with_encoder(self.encoder), signature)
         self.jobs = JobQueue(limits.waiting_jobs, self.store.look)
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="visvm-decode")
-        # lest a large upload hold up questions
+        # apart, so that a large upload does not hold up questions
         self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")
         self.waiting_images = 0
         self.boot = secrets.token_hex(4)
@@ -84,27 +95,19 @@ class Service:
 
     def _score(self, features: LayerFeatures) -> list[Scored]:
         snapshot = self.store.current
-        scores = snapshot.classifier.scores(features)
+        scores = _known(snapshot).scores(features)
         return [Scored(*each, snapshot) for each in zip(features, scores, strict=True)]
 
     async def predict(self, form: Form, top: int) -> tuple[Snapshot, list[Prediction]]:
-        """Predictions for the images of a form, all by one state of the model."""
-        uploads, limit = form.images["images"], self.limits.waiting_images
-        if not uploads:
-            raise InputError(
-                "there must be at least one image; there is none: give some in the field images"
-            )
+        """Return predictions for the images of a form, all by one state of the model."""
+        uploads, limit = require_images(form, "images"), self.limits.waiting_images
         if len(uploads) > limit:
-            raise RefusedError(
-                413,
-                f"at most {limit} images can be predicted at once; got {len(uploads)}: send fewer at a time",
-            )
+            detail = f"{len(uploads)} images are too many for one prediction. Send {limit} images."
+            raise RefusedError(413, detail, code="images-too-many")
         if self.waiting_images + len(uploads) > limit:
-            raise BusyError(
-                f"at most {limit} images may wait; as many do: try again in a few seconds", 5
-            )
-        if not self.store.current.classifier.classes_:
-            raise RefusedError(409, "this model knows no class: let it learn some first")
+            detail = f"More than {limit} images would wait. Try again in a few seconds."
+            raise BusyError(detail, 5, code="questions-too-many")
+        _known(self.store.current)
         self.waiting_images += len(uploads)
         try:
             async with asyncio.timeout(self.limits.predict_seconds):
@@ -113,60 +116,71 @@ class Service:
                     *(asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
                 )
         except TimeoutError as error:
-            raise BusyError(
-                f"a prediction must be made within {self.limits.predict_seconds:g} s; there is too much to do",
-                10,
-            ) from error
+            seconds = self.limits.predict_seconds
+            detail = (
+                f"The prediction took more than {seconds:g} s. Try again when less is going on."
+            )
+            raise BusyError(detail, 10, code="prediction-timeout") from error
         except asyncio.CancelledError as error:
             if self.encoder.alive:
                 raise
-            raise BusyError("the service is stopping: try another, or later", 5) from error
+            raise stopping() from error
         finally:
             self.waiting_images -= len(uploads)
         self.metrics.predicted.inc(len(uploads))
         snapshot, names = scored[-1].snapshot, [str(upload) for upload in uploads]
+        model = _known(snapshot)
         if all(each.snapshot is snapshot for each in scored):
             scores = np.stack([each.scores for each in scored])
-        else:  # the model has changed between two batches: all images of a request are answered by one state of it
+        else:  # the model has changed between two batches
             scores = await run_in_threadpool(
-                snapshot.classifier.scores, np.stack([each.features for each in scored])
+                model.scores, np.stack([each.features for each in scored])
             )
-        return snapshot, snapshot.classifier.predict_scores(scores, names, top=top)
+        return snapshot, model.answers(scores, names, top=top)
 
-    async def labelled(
-        self, form: Form, images: str = "images", labels: str = "labels"
-    ) -> list[Label]:
-        """Labels of the images of a form, all of which can be decoded."""
-        numbers = self.store.current.classifier.numbers
-        checked = check_labels(
-            form.texts[labels], form.images[images], images, numbers, self.limits
-        )
-        await check_images(form.images[images], self.transform, self.limits, self.checker)
-        return checked
+    async def check(self, form: Form) -> None:
+        """Give the images of a form their labels, and see that all of them can be decoded."""
+        numbers = self.store.current.numbers
+        for images, labels in (("images", "labels"), ("test_images", "test_labels")):
+            if images == "images" or form.images.get(images) or form.texts.get(labels):
+                form.labels[images] = read_labels(form, images, labels, numbers, self.limits)
+        await keep_squares(form, self.transform, self.limits, self.checker)
 
-    def change(
-        self,
-        kind: Kind,
-        work: Callable[[ImageClassifier, Progress], dict[str, Any]],
-        held: ExitStack,
-    ) -> Job:
-        """Have the model changed, in its turn."""
+    def read_label(self, text: str, where: str) -> Label:
+        """Return a label as the model has it."""
+        return read_label(text, where, self.store.current.numbers, self.limits)
 
-        def job(progress: Progress) -> dict[str, Any]:
+    def require_class(self, label: Label) -> None:
+        """Refuse the label of a class that is not known."""
+        if label not in self.store.current.counts:
+            raise InputError(
+                f"{label!r} is not a class of the model. See /api/model for those that are.",
+                code="class-unknown",
+            )
+
+    def change(self, kind: Kind, work: Change, held: ExitStack) -> Job:
+        """Put a change of the model in the queue."""
+
+        def task(progress: Progress) -> dict[str, Any]:
             try:
                 return self.store.change(lambda classifier: work(classifier, progress), progress)
-            except (
-                ModelFileError
-            ) as error:  # whose sentence names the file, the folder of which is nobody's business
-                raise ModelFileError(
-                    str(error).replace(f"{self.store.path.resolve().parent}{os.sep}", "")
-                ) from error
+            except ModelFileError as error:  # names the file, whose folder is our secret
+                folder = f"{self.store.path.resolve().parent}{os.sep}"
+                raise ModelFileError(str(error).replace(folder, ""), code=error.code) from error
 
-        return self.jobs.submit(kind, job, held)
+        return self.jobs.submit(kind, task, held)
+
+
+def _known(snapshot: Snapshot) -> Model:
+    """Return the model of a state that knows some class."""
+    if snapshot.model is None or not snapshot.counts:
+        detail = "The model knows no class yet. Teach it some first."
+        raise RefusedError(409, detail, code=MODEL_EMPTY)
+    return snapshot.model
 
 
 class _Metrics:
-    """What Prometheus is told."""
+    """What Prometheus gets."""
 
     def __init__(self, service: Service) -> None:
         self.registry = registry = CollectorRegistry()
@@ -182,22 +196,15 @@ class _Metrics:
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
         )
         self.predicted = Counter("visvm_predicted_images", "Images predicted.", registry=registry)
+        store = service.store
+
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "visvm_waiting_images": (
-                "Images that wait for a prediction.",
-                lambda: service.waiting_images,
-            ),
-            "visvm_waiting_jobs": ("Changes that wait.", lambda: service.jobs.n_waiting),
-            "visvm_classes": (
-                "Classes known.",
-                lambda: len(service.store.current.classifier.classes_),
-            ),
-            "visvm_learned_images": (
-                "Images learned.",
-                lambda: sum(service.store.current.classifier.class_counts_),
-            ),
-            "visvm_revision": ("Changes since the start.", lambda: service.store.current.revision),
-            "visvm_model_bytes": ("Size of the model file.", lambda: service.store.current.n_bytes),
+            "waiting_images": ("Images that wait for an answer.", lambda: service.waiting_images),
+            "waiting_jobs": ("Changes that wait.", lambda: service.jobs.n_waiting),
+            "classes": ("Classes known.", lambda: len(store.current.counts)),
+            "learned_images": ("Images learned.", lambda: sum(store.current.counts.values())),
+            "revision": ("Changes since the start.", lambda: store.current.revision),
+            "model_bytes": ("Size of the model file.", lambda: store.current.n_bytes),
         }
         for name, (what, value) in gauges.items():
-            Gauge(name, what, registry=registry).set_function(value)
+            Gauge(f"visvm_{name}", what, registry=registry).set_function(value)

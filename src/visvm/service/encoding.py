@@ -1,4 +1,4 @@
-"""One encoder for all requests: images that wait are encoded together, those to predict before those to learn."""
+"""One encoder for all requests: waiting images are encoded together, questions before learning."""
 
 import threading
 from collections import deque
@@ -12,23 +12,22 @@ from numpy.typing import NDArray
 from visvm.encoders.encoder import Encoder, FinalFeatures, LayerFeatures, Pixels
 from visvm.encoders.pipeline import BATCH_SIZE
 
-_PATIENCE = 4  # so many batches to predict go before a waiting batch to learn
+_PATIENCE = 4  # batches to predict that may go before a waiting batch to learn
 
 T = TypeVar("T")
-_Work = tuple[Pixels, Future[Any]]
+_Waiting = tuple[Pixels, Future[Any]]
 
 
 class SharedEncoder(Generic[T]):
-    """An encoder with a thread of its own, which is an encoder itself.
+    """An encoder that runs another one in a thread of its own.
 
-    ``encode`` waits its turn behind what ``submit`` was given, but not for ever: learning goes on
-    under any load.
+    ``encode`` waits behind ``submit``, but not for ever: learning goes on under any load.
 
     Parameters
     ----------
     encoder : Encoder
     after : callable
-        What is made, all together, of the layer features of images that ``submit`` was given.
+        Turns the layer features of a batch of submitted images into their results.
     """
 
     def __init__(self, encoder: Encoder, after: Callable[[LayerFeatures], Sequence[T]]) -> None:
@@ -36,8 +35,8 @@ class SharedEncoder(Generic[T]):
         self.layer_dims, self.preprocessing = encoder.layer_dims, encoder.preprocessing
         self._encoder = encoder
         self._after = after
-        self._urgent: deque[_Work] = deque()  # single images
-        self._patient: deque[_Work] = deque()  # batches
+        self._urgent: deque[_Waiting] = deque()  # single images
+        self._patient: deque[_Waiting] = deque()  # batches
         self._urgent_in_a_row = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -50,26 +49,26 @@ class SharedEncoder(Generic[T]):
         return self._thread.is_alive() and not self._closed
 
     def submit(self, pixels: Pixels) -> Future[T]:
-        """Have one image, (3, size, size), encoded soon: a promise of what `after` makes of it."""
+        """Encode one image, (3, size, size), soon; the future holds what `after` makes of it."""
         return self._put(self._urgent, pixels)
 
     def encode(self, pixels: Pixels) -> LayerFeatures:
-        """Layer features of normalised images, (n, 3, size, size) → (n, sum of layer_dims)."""
+        """Return layer features of images, (n, 3, size, size) → (n, sum of layer_dims)."""
         encoded: LayerFeatures = self._put(self._patient, pixels).result()
         return encoded
 
     def project(self, final: FinalFeatures) -> NDArray[np.float32]:
-        """What the encoder itself puts out, as in ``Encoder``."""
+        """Return what the encoder itself puts out, as ``Encoder`` does."""
         return self._encoder.project(final)
 
     def close(self) -> None:
-        """Stop; whoever still waits is told."""
+        """Stop, and cancel what still waits."""
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join()
 
-    def _put(self, queue: deque[_Work], pixels: Pixels) -> Future[Any]:
+    def _put(self, queue: deque[_Waiting], pixels: Pixels) -> Future[Any]:
         future: Future[Any] = Future()
         with self._changed:
             if self._closed:
@@ -81,15 +80,13 @@ class SharedEncoder(Generic[T]):
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
-            single, work = batch
-            live = [
-                (pixels, future) for pixels, future in work if future.set_running_or_notify_cancel()
-            ]
+            single, waiting = batch
+            live = [each for each in waiting if each[1].set_running_or_notify_cancel()]
             if live:
                 self._encode(live, single)
 
-    def _next(self) -> tuple[bool, list[_Work]] | None:
-        """What to encode next, and whether it is single images; None at the end."""
+    def _next(self) -> tuple[bool, list[_Waiting]] | None:
+        """Return whether single images are next, and which; None at the end."""
         with self._changed:
             while not (self._urgent or self._patient or self._closed):
                 self._changed.wait()
@@ -103,13 +100,12 @@ class SharedEncoder(Generic[T]):
             self._urgent_in_a_row += 1
             return True, [self._urgent.popleft() for _ in range(min(BATCH_SIZE, len(self._urgent)))]
 
-    def _encode(self, live: list[_Work], single: bool) -> None:
+    def _encode(self, live: list[_Waiting], single: bool) -> None:
         try:
-            encoded = self._encoder.encode(
-                np.stack([pixels for pixels, _ in live]) if single else live[0][0]
-            )
+            pixels = np.stack([each for each, _ in live]) if single else live[0][0]
+            encoded = self._encoder.encode(pixels)
             results = self._after(encoded) if single else [encoded]
-        except Exception as error:  # noqa: BLE001 - the outermost frame of this thread: whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - the outermost frame of this thread
             for _, future in live:
                 future.set_exception(error)
             return

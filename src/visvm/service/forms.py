@@ -1,6 +1,7 @@
-"""Forms as browsers send them, read piece by piece: however many images one has, they share one file without a name.
+"""Forms as browsers send them, read piece by piece.
 
-A file for each, as web frameworks have it, would need a thousand open files for a thousand photos.
+All images of a form share one nameless file. A file for each, as web frameworks have it, would need
+a thousand open files for a thousand photos.
 """
 
 import logging
@@ -15,76 +16,96 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
+from visvm.model.labels import Label
 from visvm.service.limits import Limits
 from visvm.service.problems import RefusedError
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-_IN_MEMORY = 4 << 20  # a form up to this size never touches the disk
+_IN_MEMORY = 4 << 20  # bytes that are held before anything is written to disk
 _BYTES_A_CHARACTER = 4
 _HEADER_BYTES = 8192
 
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it would log what is in a form
 
 
-class Upload:
-    """The content of one image, named by its place in the form and never by the client.
+class Spool:
+    """A file without a name, for any thread: in memory while it is small."""
 
-    Parameters
-    ----------
-    form : Form
-        Which holds it.
-    begin : int
-        Where it begins there.
-    name : str
-    """
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile[bytes](_IN_MEMORY)
+        self._lock = threading.Lock()
+        self.end = 0
 
-    def __init__(self, form: "Form", begin: int, name: str) -> None:
-        self._form = form
-        self._begin = begin
-        self._name = name
-        self.n_bytes = 0
-
-    def __str__(self) -> str:
-        return self._name
-
-    def read_bytes(self) -> bytes:
-        """The content."""
-        return self._form.read(self._begin, self.n_bytes)
-
-
-@dataclass
-class Form:
-    """What a form held: images and texts by the name of their field.
-
-    Once closed, the images are gone.
-    """
-
-    images: dict[str, list[Upload]]
-    texts: dict[str, list[str]]
-    _file: SpooledTemporaryFile[bytes] = field(
-        default_factory=lambda: SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
-    )
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def close(self) -> None:
-        """Let the images go."""
-        self._file.close()
+    def write(self, data: bytes) -> int:
+        """Add to the end; returns where it begins."""
+        with self._lock:
+            begin = self._file.seek(self.end)
+            self.end += self._file.write(data)
+        return begin
 
     def read(self, begin: int, n_bytes: int) -> bytes:
-        """A part of what was written; for any thread."""
+        """Return a part of what was written."""
         with self._lock:
             self._file.seek(begin)
             return self._file.read(n_bytes)
 
-    def write(self, data: bytes) -> None:
-        """Add to the end."""
-        self._file.write(data)
+    def close(self) -> None:
+        """Let the content go."""
+        self._file.close()
 
-    def tell(self) -> int:
-        """Where the end is."""
-        return self._file.tell()
+
+@dataclass(eq=False)
+class Upload:
+    """The content of one image, named by its place in the form and never by the client."""
+
+    name: str
+    spool: Spool
+    begin: int
+    n_bytes: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+    def read_bytes(self) -> bytes:
+        """Return the content."""
+        return self.spool.read(self.begin, self.n_bytes)
+
+
+@dataclass
+class Form:
+    """Images and texts by the name of their field.
+
+    Attributes
+    ----------
+    images, texts : dict of list
+    labels : dict of list
+        By the field of the images, once they are checked.
+    spool : Spool
+        Where the images are.
+    held : ExitStack
+        Closes it; the images are gone then.
+    """
+
+    images: dict[str, list[Upload]]
+    texts: dict[str, list[str]]
+    labels: dict[str, list[Label]] = field(default_factory=dict)
+    spool: Spool = field(default_factory=Spool)
+    held: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.held.callback(lambda: self.spool.close())
+
+    def labelled(self, field: str) -> tuple[list[Upload], list[Label]]:
+        """Return the images of a field, and their labels."""
+        return self.images[field], self.labels[field]
+
+
+def no_room(error: OSError) -> RefusedError:
+    """Return the error for an upload that cannot be kept."""
+    detail = f"The server has no room for the upload ({error.strerror}). Try again later."
+    return RefusedError(507, detail, code="upload-unstored")
 
 
 async def read_form(
@@ -102,34 +123,26 @@ async def read_form(
     Raises
     ------
     RefusedError
-        It is no such form, or too large; nothing of it is kept.
+        It is not such a form, or too large; nothing of it is kept.
     """
     kind, options = parse_options_header(request.headers.get("content-type", "none"))
     if kind != b"multipart/form-data":
-        raise RefusedError(
-            415, "images must come as multipart/form-data; the content type is another: send a form"
-        )
+        detail = "Images are taken as multipart/form-data only. Send a form."
+        raise RefusedError(415, detail, code="form-missing")
     reader = _Reader(limits, files, texts)
-    with ExitStack() as closing:
-        closing.callback(reader.form.close)
+    with reader.form.held:
         try:
             parser = MultipartParser(options.get(b"boundary", b""), reader.callbacks())
             async for data in request.stream():
                 parser.write(data)
+            if not reader.whole or not options.get(b"boundary"):
+                raise FormParserError("incomplete")
         except (FormParserError, ClientDisconnect) as error:
-            raise RefusedError(
-                400, "a form must be whole, as browsers send it; this one is not: send it again"
-            ) from error
+            detail = "The form is damaged or incomplete. Send it again."
+            raise RefusedError(400, detail, code="form-broken") from error
         except OSError as error:
-            raise RefusedError(
-                507,
-                f"an upload must find room on the server; it does not ({error.strerror}): try later",
-            ) from error
-        if not reader.whole or not options.get(b"boundary"):
-            raise RefusedError(
-                400, "a form must be whole; this one ends before its end: send it again"
-            )
-        closing.pop_all()
+            raise no_room(error) from error
+        reader.form.held = reader.form.held.pop_all()
     return reader.form
 
 
@@ -146,7 +159,7 @@ class _Reader:
         self._text = bytearray()
 
     def callbacks(self) -> "MultipartCallbacks":
-        """What the parser is to call."""
+        """Return what the parser is to call."""
         return {
             "on_part_begin": self._on_part_begin,
             "on_header_field": self._on_header_field,
@@ -167,10 +180,8 @@ class _Reader:
     def _on_header_value(self, data: bytes, start: int, end: int) -> None:
         self._value += data[start:end]
         if len(self._value) > _HEADER_BYTES:
-            raise RefusedError(
-                413,
-                f"a header of a form must have at most {_HEADER_BYTES} bytes; one has more: shorten it",
-            )
+            detail = f"A header of the form has more than {_HEADER_BYTES} bytes. Shorten it."
+            raise RefusedError(413, detail, code="form-header-long")
 
     def _on_header_end(self) -> None:
         if self._header.lower() == b"content-disposition":
@@ -180,53 +191,45 @@ class _Reader:
     def _on_headers_finished(self) -> None:
         _, options = parse_options_header(self._disposition)
         self._field = options.get(b"name", b"").decode("utf-8", "replace")
-        images, texts = self.form.images, self.form.texts
         is_file = b"filename" in options
-        if self._field not in (images if is_file else texts):
-            allowed = ", ".join(
-                [*(f"{name} (files)" for name in images), *(f"{name} (text)" for name in texts)]
-            )
-            given = repr(self._field[:40]) + (" (a file)" if is_file else " (text)")
-            raise RefusedError(
-                422, f"a form may have the fields {allowed}; it has {given}: leave it out"
-            )
-        if not is_file:
-            if sum(map(len, texts.values())) >= 2 * self._limits.files:
-                raise RefusedError(
-                    413,
-                    f"a form may have {2 * self._limits.files} labels; it has more: send fewer at a time",
-                )
-            return
-        if sum(map(len, images.values())) >= self._limits.files:
-            raise RefusedError(
-                413,
-                f"a form may have {self._limits.files} images; it has more: send fewer at a time",
-            )
-        place = len(images[self._field]) + 1
-        name = f"{'test photo' if self._field.startswith('test') else 'photo'} {place}"
-        self._image = Upload(self.form, self.form.tell(), name)
-        images[self._field].append(self._image)
+        fields = self.form.images if is_file else self.form.texts
+        if self._field not in fields:
+            raise self._unknown_field(is_file)
+        most = self._limits.files if is_file else 2 * self._limits.files
+        if sum(map(len, fields.values())) >= most:
+            what = "images" if is_file else "labels"
+            detail = f"The form has more than {most} {what}. Send fewer at a time."
+            raise RefusedError(413, detail, code=f"{what}-too-many")
+        if is_file:
+            place = len(self.form.images[self._field]) + 1
+            name = f"{'test photo' if self._field.startswith('test') else 'photo'} {place}"
+            self._image = Upload(name, self.form.spool, self.form.spool.end)
+            self.form.images[self._field].append(self._image)
+
+    def _unknown_field(self, is_file: bool) -> RefusedError:
+        files, texts = self.form.images, self.form.texts
+        known = [f"{name} (files)" for name in files] + [f"{name} (text)" for name in texts]
+        given = f"{self._field[:40]!r} ({'a file' if is_file else 'text'})"
+        detail = f"The form has the unknown field {given}. Its fields are {', '.join(known)}."
+        return RefusedError(422, detail, code="field-unknown")
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._image is not None:
-            self.form.write(data[start:end])
+            self.form.spool.write(data[start:end])
             self._image.n_bytes += end - start
             return
         self._text += data[start:end]
-        most = self._limits.label_length
-        if len(self._text) > _BYTES_A_CHARACTER * most:
-            raise RefusedError(
-                422, f"a label must have at most {most} characters; one has more: shorten it"
-            )
+        if len(self._text) > _BYTES_A_CHARACTER * self._limits.label_length:
+            detail = f"A label has more than {self._limits.label_length} characters. Shorten it."
+            raise RefusedError(422, detail, code="label-too-long")
 
     def _on_part_end(self) -> None:
         if self._image is None:
             try:
                 self.form.texts[self._field].append(self._text.decode())
             except UnicodeDecodeError as error:
-                raise RefusedError(
-                    422, "a label must be text in UTF-8; one is not: convert it"
-                ) from error
+                detail = "A label is not text in UTF-8. Convert it."
+                raise RefusedError(422, detail, code="label-not-utf-8") from error
 
     def _on_end(self) -> None:
         self.whole = True

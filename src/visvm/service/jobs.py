@@ -1,4 +1,4 @@
-"""Changes and evaluations, one after the other, in a thread of their own."""
+"""Changes and evaluations, one after another, in a thread of their own."""
 
 import logging
 import secrets
@@ -11,22 +11,22 @@ from typing import Any, Literal
 
 from visvm.errors import VisvmError
 from visvm.progress import Progress
-from visvm.service.problems import BusyError, Problem, problem_of
+from visvm.service.problems import BusyError, Problem, problem_of, stopping
 
 Kind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
-Work = Callable[[Progress], dict[str, Any]]
+Task = Callable[[Progress], dict[str, Any]]
 
 log = logging.getLogger("visvm.service")
 
-_KEPT = 200  # jobs that can be asked about once they have ended
+_KEPT = 200  # ended jobs that clients can still ask about
 _IDLE_SECONDS = 1.0
 _RETRY_SECONDS = 5
 
 
 class _CancelledError(VisvmError):
-    """Raised within a job that is to end."""
+    """Raised within a job that was cancelled."""
 
 
 @dataclass(eq=False)
@@ -35,19 +35,21 @@ class Job:
 
     Attributes
     ----------
-    id : str
-        Which cannot be guessed.
     kind, state : str
+    held : ExitStack
+        Closed when the job ends.
+    id : str
+        Cannot be guessed.
     stage : str
         What is being done, with `done` steps of `total`.
     result : dict or None
-        Once it is done.
+        What a job that is done did.
     problem : Problem or None
-        Once it has failed.
+        Why a job failed.
     """
 
     kind: Kind
-    work: Work | None
+    task: Task | None
     held: ExitStack
     id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     state: State = "waiting"
@@ -65,13 +67,13 @@ class Job:
 
 
 class JobQueue:
-    """Runs jobs in the order in which they came.
+    """Runs jobs in the order in which they come.
 
     Parameters
     ----------
     max_waiting : int
     idle : callable
-        Called now and then while there is nothing to do.
+        Called every second while there is nothing to do.
     """
 
     def __init__(self, max_waiting: int, idle: Callable[[], None]) -> None:
@@ -95,36 +97,34 @@ class JobQueue:
         """How many jobs have not begun."""
         return len(self._waiting)
 
-    def submit(self, kind: Kind, work: Work, held: ExitStack) -> Job:
-        """Have something done.
+    def submit(self, kind: Kind, task: Task, held: ExitStack) -> Job:
+        """Put a job in the queue.
 
         Parameters
         ----------
         kind : str
-        work : callable
-            Told where to report its progress; gives the result.
+        task : callable
+            Called with where to report progress; returns the result.
         held : ExitStack
-            What is to be closed when the job ends, however it ends.
+            Closed when the job ends, in whatever way, or is refused.
 
         Raises
         ------
         BusyError
-            Too many jobs wait.
+            Too many jobs wait, or the service is stopping.
         """
         with self._changed:
-            # Evaluations, which whoever may only read can ask for, must leave room for changes.
+            # Evaluations need only the right to read: they must leave room for changes.
             alike = sum(kind != "evaluate" or job.kind == kind for job in self._waiting)
             most = self._max_waiting if kind != "evaluate" else max(1, self._max_waiting // 4)
             if not self.alive or alike >= most:
                 held.close()
+                if not self.alive:
+                    raise stopping()
                 what = "evaluations" if kind == "evaluate" else "changes"
-                told = (
-                    f"at most {most} {what} may wait; as many do"
-                    if self.alive
-                    else "the service must be running; it is stopping"
-                )
-                raise BusyError(f"{told}: try again in {_RETRY_SECONDS} seconds", _RETRY_SECONDS)
-            job = Job(kind, work, held)
+                detail = f"{alike} {what} wait already. Try again in {_RETRY_SECONDS} seconds."
+                raise BusyError(detail, _RETRY_SECONDS, code="jobs-too-many")
+            job = Job(kind, task, held)
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._forget_old()
@@ -132,18 +132,18 @@ class JobQueue:
         return job
 
     def get(self, identifier: str) -> Job | None:
-        """The job with this id, if it is known."""
+        """Return the job with this id, if it is known."""
         return self._jobs.get(identifier)
 
     def ahead_of(self, job: Job) -> int:
-        """How many jobs end before this one begins."""
+        """Return how many jobs end before this one begins."""
         with self._changed:
             if job not in self._waiting:
                 return 0
             return self._waiting.index(job) + (self._running is not None)
 
     def cancel(self, job: Job) -> None:
-        """End a job at once if it waits, or at its next step if it runs; one that is being written is not ended."""
+        """End a job at once if it waits, at its next step if it runs, not while it is written."""
         with self._changed:
             job.unwanted = True
             if job in self._waiting:
@@ -151,7 +151,7 @@ class JobQueue:
                 _end(job, "cancelled")
 
     def close(self) -> None:
-        """Cancel everything, and wait for the end of it."""
+        """Cancel everything, and wait until it has ended."""
         with self._changed:
             self._closed = True
             for job in (*self._waiting, *([self._running] if self._running else [])):
@@ -173,26 +173,26 @@ class JobQueue:
                 else:
                     self._do(job)
             except VisvmError:
-                pass  # what is wrong with the model file is told to whoever changes it next
+                pass  # a damaged model file: the next change says so
             except Exception:  # the outermost frame of this thread, which must go on
-                log.exception("an error that is ours")
+                log.exception("internal error")
             self._running = None
 
     def _do(self, job: Job) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             if job.unwanted:
-                raise _CancelledError("cancelled")
+                raise _CancelledError("The job was cancelled.", code="job-cancelled")
             job.stage, job.done, job.total = stage, done, total
 
-        work, job.work = job.work, None
+        task, job.task = job.task, None
         job.state = "running"
         try:
             progress("beginning", 0, 1)
-            assert work is not None
-            job.result = work(progress)
+            assert task is not None
+            job.result = task(progress)
         except _CancelledError:
             _end(job, "cancelled")
-        except Exception as error:  # noqa: BLE001 - the outermost frame of this thread: the job tells of it
+        except Exception as error:  # noqa: BLE001 - the outermost frame of a job
             job.problem = problem_of(error)
             _end(job, "failed")
         else:
@@ -205,6 +205,6 @@ class JobQueue:
 
 
 def _end(job: Job, state: State) -> None:
-    job.work = None
+    job.task = None
     job.held.close()
     job.state = state

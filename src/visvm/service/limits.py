@@ -7,7 +7,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds that keep one client from taking the machine.
+    """Bounds that keep one client from taking the whole machine.
 
     Attributes
     ----------
@@ -20,7 +20,7 @@ class Limits:
     label_length : int
         Characters of a label.
     waiting_images : int
-        Images to predict that may wait at once; more are told to come back.
+        Images that may wait for a prediction at once; requests beyond that get a 503.
     waiting_jobs : int
         Changes that may wait at once.
     body_seconds : float

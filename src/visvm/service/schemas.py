@@ -1,16 +1,19 @@
 """What goes over the wire, with examples."""
 
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
 from visvm.model.labels import Label
-from visvm.model.results import Prediction
+from visvm.model.results import Evaluation, Prediction
 from visvm.service.jobs import Job, JobQueue, Kind, State
 from visvm.service.limits import Limits
 from visvm.service.problems import Problem
 from visvm.service.store import ModelStore
+
+_CONFUSIONS = 100  # pairs of classes that an evaluation names
 
 
 def _example(**values: Any) -> ConfigDict:
@@ -45,7 +48,7 @@ class ModelInfo(BaseModel):
     """What the model knows."""
 
     name: str = Field(description="Of the file, without its folder.", examples=["birds.visvm"])
-    revision: int = Field(description="Counts the changes since the service was started.")
+    revision: int = Field(description="Counts the changes since the service started.")
     can_learn: bool = Field(description="False for a model that was exported for predicting.")
     can_write: bool = Field(description="Whether your token allows changes.")
     encoder: str = Field(examples=["dinov2-s14"])
@@ -75,7 +78,7 @@ class PredictionInfo(BaseModel):
 
 
 class Predictions(BaseModel):
-    """What images show, in the order in which they were sent, all by one state of the model."""
+    """What images show, in the order they were sent in, all by one state of the model."""
 
     model_config = _example(
         revision=3,
@@ -116,22 +119,22 @@ class Renaming(BaseModel):
     )
     old: Label
     new: Label
-    merge: bool = Field(False, description="If the new name is a class already, make both one.")
+    merge: bool = Field(False, description="If the new name is a class already, merge both.")
 
 
 class ForgettingClass(BaseModel):
-    """A class that is to be forgotten."""
+    """A class to forget."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"label": "robin"}]})
     label: Label
 
 
 class JobInfo(BaseModel):
-    """Something the service was asked to do, and how far it is."""
+    """A change or an evaluation, and how far it is."""
 
     model_config = _example(
-        id="Vb2mMZ0l6yTqYb6mQ1sC5w", kind="learn", state="running", stage="encoding", done=3, total=45, ahead=0, result=None,
-        problem=None,
+        id="Vb2mMZ0l6yTqYb6mQ1sC5w", kind="learn", state="running", stage="encoding",
+        done=3, total=45, ahead=0, result=None, problem=None,
     )  # fmt: skip
     id: str
     kind: Kind
@@ -141,62 +144,55 @@ class JobInfo(BaseModel):
     total: int
     ahead: int = Field(description="Jobs that come before this one.")
     result: dict[str, Any] | None = Field(
-        description="Once it is done; what it did is on disk then."
+        description="What a job that is done did; the change is on disk."
     )
-    problem: Problem | None = Field(description="Once it has failed; nothing was changed then.")
+    problem: Problem | None = Field(description="Why a job failed; nothing was changed.")
+
+
+def describe_evaluation(found: Evaluation) -> dict[str, Any]:
+    """Return how labelled images were recognised."""
+    return {
+        "n": found.n,
+        "accuracy": found.accuracy,
+        "per_class": [{"label": label, **asdict(each)} for label, each in found.per_class.items()],
+        "confusions": [asdict(pair) for pair in found.confusions[:_CONFUSIONS]],
+        "never_learned": list(found.never_learned),
+    }
 
 
 def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelInfo:
-    """What the model that is served now knows."""
+    """Return what the served model knows."""
     snapshot = store.current
-    model = snapshot.classifier
-    counts = zip(model.classes_, model.class_counts_, strict=True)
+    counts = snapshot.counts
     return ModelInfo(
         name=store.path.name,
         revision=snapshot.revision,
-        can_learn=model.can_learn,
+        can_learn=store.classifier().can_learn,
         can_write=can_write,
-        encoder=model.encoder_name.replace("\\", "/").rsplit("/", 1)[-1],
-        transform=model.transform,
-        n_images=sum(model.class_counts_),
+        encoder=store.encoder_name.replace("\\", "/").rsplit("/", 1)[-1],
+        transform=store.transform,
+        n_images=sum(counts.values()),
         n_bytes=snapshot.n_bytes,
-        n_sessions=len(model.history_),
-        classes=[ClassCount(label=label, n_images=n) for label, n in counts],
-        limits=LimitsInfo(
-            upload_bytes=limits.upload_bytes,
-            files=limits.files,
-            pixels=limits.pixels,
-            label_length=limits.label_length,
-        ),
+        n_sessions=len(snapshot.sessions),
+        classes=[ClassCount(label=label, n_images=n) for label, n in counts.items()],
+        limits=LimitsInfo.model_validate(limits, from_attributes=True),
         version=__version__,
     )
 
 
 def describe_job(job: Job, queue: JobQueue) -> JobInfo:
-    """How far a job is."""
-    return JobInfo(
-        id=job.id,
-        kind=job.kind,
-        state=job.state,
-        stage=job.stage,
-        done=job.done,
-        total=job.total,
-        ahead=queue.ahead_of(job),
-        result=job.result,
-        problem=job.problem,
-    )
+    """Return how far a job is."""
+    return JobInfo.model_validate({**vars(job), "ahead": queue.ahead_of(job)})
 
 
 def describe_predictions(revision: int, predictions: list[Prediction]) -> Predictions:
-    """Predictions of one request."""
-    return Predictions(
-        revision=revision,
-        predictions=[
-            PredictionInfo(
-                label=each.label,
-                score=each.score,
-                top=[Answer(label=label, score=score) for label, score in each.top],
-            )
-            for each in predictions
-        ],
-    )
+    """Return the predictions of one request."""
+    described = [
+        PredictionInfo(
+            label=each.label,
+            score=each.score,
+            top=[Answer(label=label, score=score) for label, score in each.top],
+        )
+        for each in predictions
+    ]
+    return Predictions(revision=revision, predictions=described)

@@ -4,8 +4,9 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -17,13 +18,23 @@ from visvm.service.gate import LOOPBACK, Tokens
 from visvm.service.limits import Limits
 from visvm.service.store import Signature
 
+_UVICORN: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "timeout_keep_alive": 30,
+    "timeout_graceful_shutdown": 5,
+    "lifespan": "off",
+}
+
 
 def require_token(host: str, tokens: Tokens) -> None:
     """Refuse to serve other machines without a token for writing."""
     if not _is_loopback(host) and tokens.write is None:
         raise InputError(
-            f"serving other machines needs a token; {host!r} was given without one: set VISVM_TOKEN to a long random word, "
-            "or leave --host out"
+            f"Serving other machines ({host}) needs a token. Set VISVM_TOKEN to a long random "
+            "word, or leave out --host.",
+            code="token-unset",
         )
 
 
@@ -37,21 +48,20 @@ def serve(
     limits: Limits,
     started: Callable[[str, ImageClassifier], None],
 ) -> None:
-    """Serve a model until the process is told to stop.
+    """Serve a model until the process is stopped.
 
     Parameters
     ----------
     path : Path
         Of the model file.
     opened : callable
-        Gives what is in it, and its signature as ``ModelStore`` takes it; called once it is clear
-        that it can be served.
+        Returns the model and the signature of its file; called once the address is ours.
     host, port : str, int
-        Port 0 takes one that is free.
+        Port 0 takes a free one.
     tokens : Tokens
     limits : Limits
     started : callable
-        Told the address, and what is served, once it can be asked for.
+        Called with the address and the model once both can be used.
     """
     require_token(host, tokens)
     listener = _listen(host, port)
@@ -60,30 +70,14 @@ def serve(
         classifier, signature = opened()
         service = Service(path, classifier, signature, limits)
         undo.pop_all()
-    try:
-        app = create_app(service, tokens, {*LOOPBACK, host})
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=5,
-            lifespan="off",
-        )
-        shown = (
-            socket.gethostname()
-            if host in ("0.0.0.0", "::")
-            else f"[{host}]"
-            if ":" in host
-            else host
-        )
+    with closing(service):
+        config = uvicorn.Config(create_app(service, tokens, {*LOOPBACK, host}), **_UVICORN)
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        shown = f"[{name}]" if ":" in name else name
         started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with suppress(KeyboardInterrupt):  # which is how it is meant to be stopped
+        with suppress(KeyboardInterrupt):  # how it is meant to be stopped
             uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        service.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -93,9 +87,10 @@ def _listen(host: str, port: int) -> socket.socket:
         )[0]
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
+        why = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"{host}, port {port}, must be free to serve on; it is not ({told}): choose another --port, or --host"
+            f"Cannot serve on {host}, port {port} ({why}). Choose another --port or --host.",
+            code="address-unavailable",
         ) from error
 
 

@@ -1,6 +1,5 @@
-"""The model that is served: what predictions are made with, and how it is changed on disk."""
+"""The model that is served, in memory and on disk."""
 
-import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,9 @@ from typing import TypeVar
 from visvm.errors import IncompatibleModelError
 from visvm.image_classifier import ImageClassifier
 from visvm.model.container import locked
+from visvm.model.labels import Label
+from visvm.model.results import SessionReport
+from visvm.model.state import Model
 from visvm.progress import Progress
 
 T = TypeVar("T")
@@ -17,7 +19,7 @@ Signature = tuple[int, ...] | None
 
 
 def signature_of(path: Path) -> Signature:
-    """What tells one state of a file from another; None where there is none."""
+    """Return what tells one state of a file from another; None where there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -27,65 +29,90 @@ def signature_of(path: Path) -> Signature:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state of the model that never changes.
+    """A state of the model, which never changes.
 
     Attributes
     ----------
-    classifier : ImageClassifier
+    model : Model or None
+        None while nothing has been learned.
     revision : int
-        Counts the states since the service was started.
+        Counts the states since the service started.
     n_bytes : int
         Size of the model file, 0 while there is none.
     """
 
-    classifier: ImageClassifier
+    model: Model | None
     revision: int
     n_bytes: int
 
+    @property
+    def counts(self) -> dict[Label, int]:
+        """How many images of each class were learned, by class."""
+        if self.model is None:
+            return {}
+        return dict(zip(self.model.classes.tolist(), self.model.class_counts, strict=True))
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the classes are numbers."""
+        return self.model is not None and self.model.numbers
+
+    @property
+    def sessions(self) -> tuple[SessionReport, ...]:
+        """The reports of all sessions."""
+        return () if self.model is None else self.model.sessions
+
 
 class ModelStore:
-    """Keeps one model in memory and on disk.
+    """Keeps one model in memory and on disk, and swaps it.
 
-    Readers take ``current``, once for a request, and are never waited for. A change is made to a
-    copy, written to disk, and only then put in the place of ``current``: whoever is told of a
-    change finds it on disk, whatever happens to the process.
+    A request takes ``current`` once, and holds nobody up. A change makes another model, which is
+    written to disk and only then published as ``current``: an acknowledged change is on disk,
+    whatever happens to the process.
 
     Parameters
     ----------
     path : Path
         Of the model file, which need not exist yet.
     classifier : ImageClassifier
-        What is in it.
+        What is in it, with its encoder.
     signature : Signature
-        Of the file, taken before it was read: what another program writes from then on is seen as a
-        change.
+        Of the file, taken before it was read, so that later writes of other programs are noticed.
     """
 
     def __init__(self, path: Path, classifier: ImageClassifier, signature: Signature) -> None:
         self.path = path
+        self._classifier = classifier
         self._signature = self._unreadable = signature
-        self.current = Snapshot(classifier, 1, _size(signature))
+        self.current = Snapshot(classifier.model_, 1, _size(signature))
+
+    @property
+    def encoder_name(self) -> str:
+        """The encoder's name."""
+        return self._classifier.encoder_name
+
+    @property
+    def transform(self) -> str:
+        """How images become square."""
+        return self._classifier.transform
+
+    def classifier(self) -> ImageClassifier:
+        """Return a classifier of its own with the current model."""
+        return self._classifier.with_model(self.current.model)
 
     def change(self, work: Callable[[ImageClassifier], T], progress: Progress) -> T:
-        """Let `work` change a copy of the model, and keep it; for one thread at a time.
-
-        Parameters
-        ----------
-        work : callable
-            Changes the classifier it is given; its result is passed on.
-        progress : callable
-        """
+        """Let `work` change the model of a classifier, and keep it; for one thread at a time."""
         with locked(self.path, lambda: progress("waiting for another program", 0, 1)):
             self.refresh()
-            draft = copy.copy(self.current.classifier)
+            draft = self.classifier()
             result = work(draft)
             progress("writing the model", 0, 1)
             draft.save(self.path)
-            self._publish(draft, signature_of(self.path))
+            self._publish(draft.model_, signature_of(self.path))
         return result
 
     def look(self) -> None:
-        """Read the file again if another program has changed it, unless it was found to be unreadable."""
+        """Do as ``refresh``, unless the file was found to be unreadable."""
         if signature_of(self.path) != self._unreadable:
             self.refresh()
 
@@ -94,18 +121,20 @@ class ModelStore:
         signature = signature_of(self.path)
         if signature is None or signature == self._signature:
             return
-        old, self._unreadable = self.current.classifier, signature
+        self._unreadable = signature
+        old = self._classifier
         read = ImageClassifier.load(self.path, encoder=old.load_encoder(), cache=old.cache)
         if read.transform != old.transform:
             raise IncompatibleModelError(
-                f"a model that is served must keep its transform, {old.transform}; another program has put one with "
-                f"{read.transform} in its place: start the service again"
+                f"Another program replaced the model, with transform {old.transform}, by one with "
+                f"transform {read.transform}. Start the service again.",
+                code="transform-changed",
             )
-        self._publish(read, signature)
+        self._publish(read.model_, signature)
 
-    def _publish(self, classifier: ImageClassifier, signature: Signature) -> None:
+    def _publish(self, model: Model | None, signature: Signature) -> None:
         self._signature = signature
-        self.current = Snapshot(classifier, self.current.revision + 1, _size(signature))
+        self.current = Snapshot(model, self.current.revision + 1, _size(signature))
 
 
 def _size(signature: Signature) -> int:

@@ -1,46 +1,64 @@
-"""Images and labels of a form, checked: every image is decoded once to see that it can be."""
+"""Images and labels of a form, checked. Every image is decoded once.
+
+What is kept of an image that waits to be learned is the square that its encoder sees, as an
+uncompressed file: 0.2 MB in place of a photo, and nothing to decode again. So photos that cannot be
+read are named while the client still waits, and no more than one is in memory at a time.
+"""
 
 import asyncio
+import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
+from itertools import islice
 from typing import TypeVar
+
+import numpy as np
+from PIL import Image
 
 from visvm.encoders.encoder import Pixels
 from visvm.encoders.images import Transform, decode
 from visvm.errors import ImageError, InputError
 from visvm.model.labels import Label, as_number, check_label
-from visvm.service.forms import Upload
+from visvm.service.forms import Form, Spool, Upload, no_room
 from visvm.service.limits import Limits
+
+_NAMED = 20  # unreadable photos that a message names
 
 T = TypeVar("T")
 
 
-def check_labels(
-    texts: Sequence[str], uploads: Sequence[Upload], field: str, numbers: bool, limits: Limits
-) -> list[Label]:
-    """One label for every image of a field: as many as there are, or one for all."""
-    n_images = len(uploads)
-    if not uploads:
+def read_labels(form: Form, images: str, labels: str, numbers: bool, limits: Limits) -> list[Label]:
+    """Return one label for every image of a field: as many as were given, or one for all."""
+    uploads, texts = require_images(form, images), form.texts[labels]
+    if len(texts) not in (1, len(uploads)):
         raise InputError(
-            f"there must be at least one image; there is none: give some in the field {field}"
+            f"The form has {len(uploads)} images and {len(texts)} labels. "
+            "Give one label for every image, or one for all.",
+            code="labels-mismatch",
         )
-    if len(texts) == 1:
-        texts = [texts[0]] * n_images
-    if len(texts) != n_images:
-        raise InputError(
-            f"there must be one label for every image, or one for all; got {n_images} images and {len(texts)} labels"
-        )
-    return [
-        check_text(text, str(upload), numbers, limits)
-        for text, upload in zip(texts, uploads, strict=True)
-    ]
+    each = texts if len(texts) == len(uploads) else texts * len(uploads)
+    pairs = zip(each, uploads, strict=True)
+    return [read_label(text, str(upload), numbers, limits) for text, upload in pairs]
 
 
-def check_text(text: str, where: str, numbers: bool, limits: Limits) -> Label:
-    """A label as the model has it: text, or a number where its classes are numbers."""
+def require_images(form: Form, field: str) -> list[Upload]:
+    """Return the images of a field, of which there must be one at least."""
+    if not form.images[field]:
+        raise InputError(
+            f"There is no image. Give at least one image in the field {field}.",
+            code="images-missing",
+        )
+    return form.images[field]
+
+
+def read_label(text: str, where: str, numbers: bool, limits: Limits) -> Label:
+    """Return a label as the model has it: text, or a number where its classes are numbers."""
     if len(text) > limits.label_length:
         raise InputError(
-            f"a label must have at most {limits.label_length} characters; that of {where} has {len(text)}: shorten it"
+            f"The label of {where} has {len(text)} characters. "
+            f"Shorten it to {limits.label_length} characters.",
+            code="label-too-long",
         )
     return check_label(as_number(text) if numbers else text, where)
 
@@ -48,19 +66,53 @@ def check_text(text: str, where: str, numbers: bool, limits: Limits) -> Label:
 async def decode_all(
     uploads: Sequence[Upload], transform: Transform, limits: Limits, pool: Executor
 ) -> list[Pixels]:
-    """Pixels of all images, decoded beside the event loop; those that cannot be read are named together."""
+    """Return the pixels of images, decoded beside the event loop.
+
+    Raises
+    ------
+    ImageError
+        Some cannot be read; it names them together.
+    """
     return await _each(
         lambda upload: decode(upload.read_bytes(), transform, limits.pixels), uploads, pool
     )
 
 
-async def check_images(
-    uploads: Sequence[Upload], transform: Transform, limits: Limits, pool: Executor
-) -> None:
-    """Refuse images that ``decode_all`` would refuse, without keeping their pixels."""
-    await _each(
-        lambda upload: decode(upload.read_bytes(), transform, limits.pixels).size, uploads, pool
-    )
+async def keep_squares(form: Form, transform: Transform, limits: Limits, pool: Executor) -> None:
+    """Put squares in the place of all images of a form; raises as ``decode_all`` does."""
+    squares = Spool()
+
+    def square_of(upload: Upload) -> Upload:
+        content = as_file(decode(upload.read_bytes(), transform, limits.pixels), transform)
+        return Upload(upload.name, squares, squares.write(content), len(content))
+
+    with ExitStack() as undo:
+        undo.callback(squares.close)
+        try:
+            made = await _each(
+                square_of, [each for all_ in form.images.values() for each in all_], pool
+            )
+        except OSError as error:
+            raise no_room(error) from error
+        undo.pop_all()
+    left = iter(made)
+    form.images = {name: list(islice(left, len(all_))) for name, all_ in form.images.items()}
+    form.spool.close()
+    form.spool = squares
+
+
+def as_file(pixels: Pixels, transform: Transform) -> bytes:
+    """Return an image file that decodes to these pixels, (3, size, size), by this transform.
+
+    The square lies in the middle of the picture that the transform cuts it out of.
+    """
+    p = transform.preprocessing
+    square = np.rint(255 * (pixels.transpose(1, 2, 0) * p.std + p.mean)).astype(np.uint8)
+    width, height = transform.scaled(p.size, p.size)
+    picture, file = Image.new("RGB", (width, height)), io.BytesIO()
+    picture.paste(Image.fromarray(square), ((width - p.size) // 2, (height - p.size) // 2))
+    picture.save(file, "BMP")
+    return file.getvalue()
 
 
 async def _each(work: Callable[[Upload], T], uploads: Sequence[Upload], pool: Executor) -> list[T]:
@@ -81,8 +133,10 @@ async def _each(work: Callable[[Upload], T], uploads: Sequence[Upload], pool: Ex
         if isinstance(each, ImageError)
     ]
     if wrong:
-        named = "; ".join(wrong[:20]) + (f" and {len(wrong) - 20} more" if len(wrong) > 20 else "")
+        n, more = len(wrong), len(wrong) - _NAMED
+        named = "; ".join(wrong[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        what, it = ("1 photo", "it") if n == 1 else (f"{n} photos", "them")
         raise ImageError(
-            f"every file must be an image; {len(wrong)} cannot be read: {named}: leave them out"
+            f"{what} cannot be read: {named}. Leave {it} out.", code="images-unreadable"
         )
     return [each for each in outcomes if not isinstance(each, ImageError)]

@@ -1,32 +1,54 @@
-// Requests to the service: token, retries and errors as one clear sentence.
+// Requests to the service: token, retries, and errors as one sentence with a code.
 import { h, openDialog } from './dom.js';
+
+/**
+ * @typedef {{method?: string, body?: FormData, json?: object, headers?: Record<string, string>,
+ *   signal?: AbortSignal, background?: boolean}} Options
+ *   background: nobody pressed anything, so do not insist on a token
+ * @typedef {{detail: string, code: string, status: number}} Problem
+ */
 
 const TOKEN = 'visvm-token';
 const DENIED = 'This server asks for a token, and none was given.';
 
+/** Codes that the page acts on. The first one is its own: the server did not answer. */
+export const NO_ANSWER = 'no-answer';
+export const TOKEN_REQUIRED = 'token-required';
+export const JOB_UNKNOWN = 'job-unknown';
+export const IMAGES_UNREADABLE = 'images-unreadable';
+
 export class ApiError extends Error {
-  /** @param {string} message @param {number} status 0 when the server did not answer */
-  constructor(message, status) {
+  /** @param {string} message @param {string} code @param {number} status 0 without an answer */
+  constructor(message, code, status = 0) {
     super(message);
+    this.code = code;
     this.status = status;
   }
 }
 
+/** The code of an error, "" where it has none. @param {unknown} error */
+export const codeOf = (error) => (error instanceof ApiError ? error.code : '');
+
 export const token = () => sessionStorage.getItem(TOKEN) ?? '';
-export const sleep = (seconds) => new Promise((resolve) => { setTimeout(resolve, seconds * 1000); });
+
+/** @param {number} seconds @returns {Promise<void>} */
+export const sleep = (seconds) =>
+  new Promise((resolve) => { setTimeout(resolve, seconds * 1000); });
 
 /** @type {Promise<boolean>|null} */
 let asking = null;
 let declined = false;
 
+/** @param {boolean} refused whether a token was refused before */
 async function tokenDialog(refused) {
-  const input = h('input', { id: 'token', type: 'password', autocomplete: 'off', required: true, pattern: '\\s*[!-~]+\\s*',
-    testid: 'token-input', 'aria-describedby': 'token-help' });
+  const input = h('input', { id: 'token', type: 'password', autocomplete: 'off', required: true,
+    pattern: '\\s*[!-~]+\\s*', testid: 'token-input', 'aria-describedby': 'token-help' });
+  const help = refused ? 'That token was not accepted. Please check it and try again.'
+    : 'The person who runs the server can give it to you. It is kept until you close this tab.';
   const answer = await openDialog({
     title: 'This server asks for a token',
     body: [
-      h('p', { id: 'token-help' }, refused ? 'That token was not accepted. Please check it and try again.'
-        : 'The person who runs the server can give it to you. It is kept until you close this tab.'),
+      h('p', { id: 'token-help' }, help),
       h('div', { class: 'field' }, h('label', { for: 'token' }, 'Token'), input),
     ],
     actions: [{ text: 'Continue', value: 'save', kind: 'primary', testid: 'token-save' }],
@@ -37,37 +59,43 @@ async function tokenDialog(refused) {
   return Boolean(answer);
 }
 
-/** Ask once for everybody who waits; true when there is another token to try. */
-function newToken(used, background) {
+/**
+ * Ask once for all requests that wait; true when there is another token to try.
+ * @param {string} used @param {boolean} background
+ */
+async function newToken(used, background) {
   if (token() !== used) return true;
   if (background && declined) return false;
   asking ??= tokenDialog(Boolean(used)).finally(() => { asking = null; });
   return asking;
 }
 
+/** @param {string} path @param {Options} options @param {string} bearer */
 async function send(path, { method = 'GET', body, json, headers, signal }, bearer) {
   const all = new Headers(headers);
   if (bearer) all.set('Authorization', `Bearer ${bearer}`);
   if (json) all.set('Content-Type', 'application/json');
+  const content = json ? JSON.stringify(json) : body;
   try {
-    return await fetch(path, { method, headers: all, body: json ? JSON.stringify(json) : body, signal, cache: 'no-store' });
+    return await fetch(path, { method, headers: all, body: content, signal, cache: 'no-store' });
   } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    throw new ApiError(body ? 'The photos could not be sent. Is the server still running, and are the photos where they were?'
-      : 'The server does not answer. Is it still running?', 0);
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiError(body
+      ? 'The photos could not be sent. Is the server running, and are the photos still there?'
+      : 'The server does not answer. Is it still running?', NO_ANSWER);
   }
 }
 
+/** @param {Response} response */
 async function problem(response) {
-  const answer = await response.json().catch(() => ({}));
-  const detail = typeof answer.detail === 'string' ? answer.detail : answer.title;
-  return new ApiError(detail || `The server answered with an error (${response.status}).`, response.status);
+  /** @type {Partial<Problem>} */
+  const { detail, code } = await response.json().catch(() => ({}));
+  const words = detail || `The server answered with an error (${response.status}).`;
+  return new ApiError(words, code ?? '', response.status);
 }
 
 /**
- * @param {string} path
- * @param {{method?: string, body?: FormData, json?: object, headers?: object, signal?: AbortSignal,
- *   background?: boolean}} options background: nobody pressed anything, so do not insist on a token
+ * @param {string} path @param {Options} options
  * @returns {Promise<Response>} an answer that is fine (or 304)
  */
 export async function request(path, options = {}) {
@@ -76,7 +104,8 @@ export async function request(path, options = {}) {
     const response = await send(path, options, used);
     if (response.ok || response.status === 304) return response;
     if (response.status === 401) {
-      if (!await newToken(used, options.background)) throw new ApiError(DENIED, 401);
+      const another = await newToken(used, options.background ?? false);
+      if (!another) throw new ApiError(DENIED, TOKEN_REQUIRED, 401);
     } else if (response.status === 503 && retries < 3) {
       retries += 1;
       await sleep(Math.min(Number(response.headers.get('Retry-After')) || 1, 60));
@@ -87,6 +116,11 @@ export async function request(path, options = {}) {
   }
 }
 
-/** The same, for a JSON answer. */
+/**
+ * The same, for a JSON answer.
+ * @template T @param {string} path @param {Options} [options] @returns {Promise<T>}
+ */
 export const call = async (path, options) => (await request(path, options)).json();
+
+/** @template T @param {string} path @param {Options} [options] @returns {Promise<T>} */
 export const post = (path, options) => call(path, { method: 'POST', ...options });

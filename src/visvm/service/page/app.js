@@ -1,19 +1,31 @@
 // The page: tabs, what is dropped or pasted, the model's name and the connection.
+import { codeOf, NO_ANSWER, TOKEN_REQUIRED } from './api.js';
 import { askView } from './ask.js';
 import { classesView } from './classes.js';
-import { $, h, roving } from './dom.js';
+import { $, h, messageOf, roving } from './dom.js';
 import { historyView } from './history.js';
 import { onModel, pollModel, refreshModel } from './model.js';
 import { teachView } from './teach.js';
 import { classes, photos } from './words.js';
 
-const views = { teach: teachView(), ask: askView(), classes: classesView(), history: historyView() };
-const NAMES = { teach: 'Teach', ask: 'Ask', classes: 'Classes', history: 'History' };
-const seen = () => (Object.hasOwn(views, location.hash.slice(1)) ? location.hash.slice(1) : 'teach');
+/**
+ * @typedef {{shown?: () => void, drop?: (data: DataTransfer) => void,
+ *   paste?: (data: DataTransfer) => void}} View what a view does when it is shown, or given files
+ */
+
+/** @type {Map<string, {name: string, view: View}>} */
+const views = new Map([
+  ['teach', { name: 'Teach', view: teachView() }],
+  ['ask', { name: 'Ask', view: askView() }],
+  ['classes', { name: 'Classes', view: classesView() }],
+  ['history', { name: 'History', view: historyView() }],
+]);
+const seen = () => (views.has(location.hash.slice(1)) ? location.hash.slice(1) : 'teach');
+const viewSeen = () => views.get(seen())?.view;
 
 function showView() {
   const now = seen();
-  for (const name of Object.keys(views)) {
+  for (const name of views.keys()) {
     const tab = $(`tab-${name}`);
     tab.setAttribute('aria-selected', String(name === now));
     tab.tabIndex = name === now ? 0 : -1;
@@ -21,12 +33,12 @@ function showView() {
   }
   titlePage();
   $('status').className = 'visually-hidden';
-  views[now].shown?.();
+  viewSeen()?.shown?.();
 }
 
 let modelName = 'visvm';
 function titlePage() {
-  document.title = `${NAMES[seen()]} · ${modelName}`;
+  document.title = `${views.get(seen())?.name} · ${modelName}`;
 }
 
 /** @param {import('./model.js').Model} now */
@@ -35,27 +47,35 @@ function showModel(now) {
   titlePage();
   $('model-name').textContent = now.name;
   const n = now.classes.length;
-  $('model-summary').textContent = n ? `Knows ${classes(n)} from ${photos(now.n_images)}` : 'Knows nothing yet';
+  const known = `Knows ${classes(n)} from ${photos(now.n_images)}`;
+  $('model-summary').textContent = n ? known : 'Knows nothing yet';
   $('about').textContent = `visvm ${now.version}`;
-  $('known-classes').replaceChildren(...now.classes.map(({ label }) => h('option', { value: label })));
+  const options = now.classes.map(({ label }) => h('option', { value: label }));
+  $('known-classes').replaceChildren(...options);
 }
 
-/** @param {Error|null} error of the last request for the model */
+/** @param {unknown} error of the last request for the model, null if there was none */
 function showConnection(error) {
   const place = $('connection');
-  const text = !error ? '' : error.status ? error.message : 'The server does not answer. Trying again every two seconds.';
+  const text = error === null ? '' : codeOf(error) !== NO_ANSWER ? messageOf(error)
+    : 'The server does not answer. Trying again every two seconds.';
   if (place.dataset.text === text) return;
   place.dataset.text = text;
   place.hidden = !text;
-  const button = error?.status === 401 ? h('button', { type: 'button', onclick: () => connect() }, 'Enter the token') : null;
-  place.replaceChildren(...[h('p', {}, text), button].filter(Boolean));
+  place.replaceChildren(h('p', {}, text));
+  if (codeOf(error) !== TOKEN_REQUIRED) return;
+  place.append(h('button', { type: 'button', onclick: () => connect() }, 'Enter the token'));
 }
 
-const connect = (background) => refreshModel(background).then(() => showConnection(null), showConnection);
+const connect = (background = false) =>
+  refreshModel(background).then(() => showConnection(null), showConnection);
+
+/** Whether files may be dropped or pasted now. @param {DataTransfer|null} data */
+const isGiven = (data) => data?.files.length && !document.querySelector('dialog[open]');
 
 /** Drops count anywhere in the window, so that a near miss does not leave the page. */
 function listenForDrops() {
-  let leaving;
+  let leaving = 0;
   addEventListener('dragover', (event) => {
     event.preventDefault();
     document.body.classList.add('dragging');
@@ -65,19 +85,23 @@ function listenForDrops() {
   addEventListener('drop', (event) => {
     event.preventDefault();
     document.body.classList.remove('dragging');
-    if (!document.querySelector('dialog[open]') && event.dataTransfer.files.length) views[seen()].drop?.(event.dataTransfer);
+    const data = event.dataTransfer;
+    if (data && isGiven(data)) viewSeen()?.drop?.(data);
   });
-  addEventListener('paste', (event) => {
-    if (!document.querySelector('dialog[open]') && event.clipboardData.files.length) views[seen()].paste?.(event.clipboardData);
+  addEventListener('paste', ({ clipboardData: data }) => {
+    if (data && isGiven(data)) viewSeen()?.paste?.(data);
   });
 }
 
-const tabs = document.querySelector('[role=tablist]');
+/** @param {Element} tab */
 const open = (tab) => {
   location.hash = tab.id.replace('tab-', '');
   showView();
 };
-tabs.addEventListener('click', (event) => { if (event.target.matches('[role=tab]')) open(event.target); });
+const tabs = $('tabs');
+tabs.addEventListener('click', ({ target }) => {
+  if (target instanceof Element && target.matches('[role=tab]')) open(target);
+});
 roving(tabs, '[role=tab]', open);
 addEventListener('hashchange', showView);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) connect(true); });

@@ -1,55 +1,66 @@
 // Ask: show one photo, get the likeliest classes, correct the answer.
 import { post } from './api.js';
-import { $, announce, ErrorLine, h } from './dom.js';
-import { Cancelled, runJob, sessionOf } from './jobs.js';
+import { $, announce, ErrorLine, field, find, focusIsLost, h } from './dom.js';
+import { Cancelled, learnPhotos, runJob, sessionOf } from './jobs.js';
 import { keptFor } from './kept.js';
-import { labelOf, labelProblem, model, onModel } from './model.js';
-import { isPhoto, photoForm } from './photos.js';
+import { knownModel, labelOf, labelProblem, onModel } from './model.js';
+import { isPhoto, messageWithNames, photoForm } from './photos.js';
 import { percent } from './words.js';
 
+/** @typedef {{label: string, score: number}} Answer */
+
 const error = new ErrorLine('ask-error');
+const wrong = find('wrong', HTMLFormElement);
 /** @type {File|null} */
 let photo = null;
 let url = '';
 
-/** The photo, large; its name if the browser cannot draw it. */
-function showPhoto() {
+/** Show the photo, large; its name if the browser cannot draw it. @param {File} file */
+function showPhoto(file) {
   URL.revokeObjectURL(url);
-  url = URL.createObjectURL(photo);
-  const { name } = photo;
-  const image = h('img', { src: url, alt: `Your photo ${name}`, draggable: 'false' });
-  image.addEventListener('error', () => image.replaceWith(h('p', { class: 'drop-title' }, name)));
+  url = URL.createObjectURL(file);
+  const image = h('img', { src: url, alt: `Your photo ${file.name}`, draggable: 'false' });
+  const name = h('p', { class: 'drop-title' }, file.name);
+  image.addEventListener('error', () => image.replaceWith(name));
   $('ask-stage').replaceChildren(image);
   $('ask-choose').textContent = 'Choose another photo';
 }
 
+/** @param {Answer} answer */
 function answerRow({ label, score }) {
   const fill = h('span', { class: 'meter-fill' });
   fill.style.width = `${score * 100}%`;
-  return h('li', { testid: 'answer' },
-    h('span', { class: 'answer-label' }, label), h('span', { class: 'answer-score' }, percent(score)),
+  return h('li', { testid: 'answer' }, h('span', { class: 'answer-label' }, String(label)),
+    h('span', { class: 'answer-score' }, percent(score)),
     h('span', { class: 'meter', 'aria-hidden': 'true' }, fill));
 }
 
-/** @returns {Promise<{label: string, score: number}|null>} the first answer, null if it failed or another photo came */
-async function ask() {
-  const asked = photo;
+/** @param {File} file @returns {Promise<Answer[]>} the likeliest first */
+async function answersFor(file) {
+  const body = photoForm([{ file }]);
+  /** @type {{predictions: {top: Answer[]}[]}} */
+  const { predictions } = await post('api/predict?top=5', { body });
+  return predictions[0].top;
+}
+
+/** @param {File} asked @returns {Promise<Answer|null>} null if it failed or another photo came */
+async function ask(asked) {
   $('ask-empty').hidden = $('answers').children.length > 0;
   $('ask-empty').textContent = 'Looking…';
   $('answers').setAttribute('aria-busy', 'true');
   try {
-    const { predictions: [{ top }] } = await post('api/predict?top=5', { body: photoForm([{ file: asked }]) });
+    const top = await answersFor(asked);
     if (asked !== photo) return null;
     $('answers').replaceChildren(...top.map(answerRow));
     $('answers').hidden = false;
-    $('wrong').hidden = false;
+    wrong.hidden = false;
     announce(`Answer: ${top[0].label}, ${percent(top[0].score)}.`);
     return top[0];
   } catch (failure) {
     if (asked !== photo) return null;
     $('answers').hidden = true;
-    $('wrong').hidden = true;
-    error.show($('ask-error-place'), failure.message);
+    wrong.hidden = true;
+    error.show($('ask-error-place'), messageWithNames(failure, [{ file: asked }]));
     return null;
   } finally {
     if (asked === photo) {
@@ -59,66 +70,84 @@ async function ask() {
   }
 }
 
-/** @param {File[]} files the first photo among them is asked */
+/** @param {Iterable<File>} files the first photo among them is asked */
 function choose(files) {
   error.clear();
-  const next = files.find(isPhoto);
+  const given = [...files];
+  const next = given.find(isPhoto);
   if (!next) {
-    if (files.length) error.show($('ask-error-place'), `${files[0].name} is not a photo.`);
+    if (given.length) error.show($('ask-error-place'), `${given[0].name} is not a photo.`);
     return;
   }
   photo = next;
   $('ask-note').hidden = true;
-  $('wrong').hidden = true;
-  $('wrong').reset();
+  wrong.hidden = true;
+  wrong.reset();
   $('answers').replaceChildren();
-  showPhoto();
-  ask();
+  showPhoto(next);
+  ask(next);
 }
 
-async function teachIt(event) {
+/** @param {Event} event */
+async function correct(event) {
   event.preventDefault();
   error.clear();
-  const taught = photo;
-  const label = labelOf($('wrong-label'));
+  const [taught, input] = [photo, field('wrong-label')];
+  const label = labelOf(input);
   const problem = labelProblem(label);
-  if (problem) return error.show($('wrong-error'), problem, $('wrong-label'));
-  $('wrong').hidden = true;
+  if (problem) error.show($('wrong-error'), problem, input);
+  if (!taught || problem) return;
+  wrong.hidden = true;
   $('ask-note').hidden = true;
-  try {
-    const body = photoForm([{ file: taught, label }], keptFor(new Set([label])));
-    const before = model().n_sessions;
-    const start = (signal) => post('api/learn', { body, signal });
-    await runJob($('ask-jobs'), `Learning that this is ${label}`, start, () => sessionOf([{ label }], before));
-  } catch (failure) {
-    if (taught !== photo) return announce(`${taught.name} was not learned.`, true);
-    $('wrong').hidden = false;
-    if (failure instanceof Cancelled) return announce('Cancelled. Nothing was learned.', true);
-    return error.show($('wrong-error'), failure.message, $('wrong-label'));
-  }
-  if (taught !== photo) return announce(`Learned: ${taught.name} is ${label}.`, true);
-  return askAgain();
+  if (!await learnOne(taught, label)) return;
+  if (taught !== photo) announce(`Learned: ${taught.name} is ${label}.`, true);
+  else await askAgain(taught);
 }
 
-/** After the correction. */
-async function askAgain() {
-  $('wrong').reset();
-  const answer = await ask();
+/** @param {File} file @param {string} label @returns {Promise<boolean>} whether it was learned */
+async function learnOne(file, label) {
+  const tests = keptFor(new Set([label]));
+  try {
+    const body = photoForm([{ file, label }], tests);
+    const before = knownModel().n_sessions;
+    await runJob($('ask-jobs'), `Learning that this is ${label}`,
+      (signal) => learnPhotos(body, signal), () => sessionOf([{ label }], before));
+    return true;
+  } catch (failure) {
+    if (file !== photo) {
+      announce(`${file.name} was not learned.`, true);
+      return false;
+    }
+    wrong.hidden = false;
+    if (failure instanceof Cancelled) announce('Cancelled. Nothing was learned.', true);
+    else {
+      const message = messageWithNames(failure, [{ file }], tests);
+      error.show($('wrong-error'), message, field('wrong-label'));
+    }
+    return false;
+  }
+}
+
+/** After the correction. @param {File} file */
+async function askAgain(file) {
+  wrong.reset();
+  const answer = await ask(file);
   if (!answer) return;
   const note = $('ask-note');
   note.textContent = `Learned. Its answer is now ${answer.label}, ${percent(answer.score)}.`;
   note.hidden = false;
   announce(note.textContent);
-  if (document.activeElement === document.body) note.focus();
+  if (focusIsLost()) note.focus();
 }
 
-/** Set the view up. @returns {{drop: (data: DataTransfer) => void, paste: (data: DataTransfer) => void}} */
+/** Set the view up. @returns {import('./app.js').View} */
 export function askView() {
-  $('ask-input').addEventListener('change', ({ target }) => {
-    choose([...target.files]);
-    target.value = '';
+  const input = field('ask-input');
+  input.addEventListener('change', () => {
+    choose(input.files ?? []);
+    input.value = '';
   });
-  $('wrong').addEventListener('submit', teachIt);
-  onModel((now) => $('wrong').classList.toggle('locked', !now.can_learn || !now.can_write));
-  return { drop: (data) => choose([...data.files]), paste: (data) => choose([...data.files]) };
+  wrong.addEventListener('submit', correct);
+  onModel((now) => { wrong.classList.toggle('locked', !now.can_learn || !now.can_write); });
+  return { drop: (data) => choose(data.files), paste: (data) => choose(data.files) };
 }

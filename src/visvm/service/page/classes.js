@@ -1,11 +1,19 @@
 // Classes: what is known; rename, forget, take photos out, download.
 import { post, request, token } from './api.js';
-import { $, announce, ErrorLine, h, inOrder, openDialog } from './dom.js';
+import {
+  $, announce, ErrorLine, field, focusIsLost, h, inOrder, messageOf, openDialog,
+} from './dom.js';
 import { Cancelled, runJob } from './jobs.js';
 import { removeKept, renameKept } from './kept.js';
-import { isKnown, labelOf, labelProblem, model, onModel, refreshModel } from './model.js';
-import { isPhoto, photoForm } from './photos.js';
-import { bytes, photos } from './words.js';
+import { isKnown, knownModel, labelOf, labelProblem, onModel, refreshModel } from './model.js';
+import { isPhoto, messageWithNames, photoForm } from './photos.js';
+import { bytes, number, photos } from './words.js';
+
+/**
+ * @template R
+ * @typedef {(signal: AbortSignal) => Promise<import('./jobs.js').Job<R>>} Start
+ */
+/** @typedef {{file: File, label: string}} Item */
 
 /** @type {Map<string, Row>} */
 const rows = new Map();
@@ -14,32 +22,41 @@ const rows = new Map();
 class Row {
   static made = 0;
 
+  /** @param {string} label */
   constructor(label) {
+    Row.made += 1;
     this.label = label;
-    this.error = new ErrorLine(`class-error-${Row.made += 1}`);
+    this.n = 0;
+    this.error = new ErrorLine(`class-error-${Row.made}`);
     this.name = h('span', { class: 'class-name', testid: 'class-name' }, label);
     this.place = h('div', { class: 'row-place' });
     this.count = h('td', { role: 'cell', class: 'number', testid: 'class-count' });
-    this.renameButton = h('button', { type: 'button', class: 'quiet', testid: 'rename', 'aria-label': `Rename ${label}`,
-      onclick: () => this.edit() }, 'Rename');
+    this.renameButton = this.button('Rename', 'rename', () => this.edit());
     this.actions = h('div', { class: 'row' }, this.renameButton,
-      h('button', { type: 'button', class: 'quiet', testid: 'forget', 'aria-label': `Forget ${label}`,
-        onclick: () => this.forget() }, 'Forget'));
+      this.button('Forget', 'forget', () => this.forget()));
     this.tr = h('tr', { role: 'row', testid: 'class-row' },
       h('td', { role: 'cell', class: 'name-cell' }, this.name, this.place), this.count,
       h('td', { role: 'cell', class: 'actions' }, this.actions));
   }
 
+  /** @param {string} word @param {string} testid @param {() => void} onclick */
+  button(word, testid, onclick) {
+    const label = `${word} ${this.label}`;
+    return h('button',
+      { type: 'button', class: 'quiet', testid, 'aria-label': label, onclick }, word);
+  }
+
+  /** @param {number} n */
   show(n) {
     this.n = n;
-    this.count.textContent = n.toLocaleString('en');
+    this.count.textContent = number(n);
   }
 
   /** The name becomes a field. */
   edit() {
     this.error.clear();
-    const input = h('input', { type: 'text', value: this.label, 'aria-label': `New name of ${this.label}`, autocomplete: 'off',
-      testid: 'rename-input' });
+    const input = h('input', { type: 'text', value: this.label, autocomplete: 'off',
+      'aria-label': `New name of ${this.label}`, testid: 'rename-input' });
     const form = h('form', { class: 'rename' }, input, h('div', { class: 'row' },
       h('button', { type: 'submit', class: 'primary', testid: 'rename-save' }, 'Save'),
       h('button', { type: 'button', onclick: () => this.closeEdit() }, 'Cancel')));
@@ -63,53 +80,70 @@ class Row {
     this.renameButton.focus();
   }
 
+  /** @param {boolean} on */
   busy(on) {
     this.tr.classList.toggle('busy', on);
     this.actions.hidden = on;
   }
 
+  /** @param {HTMLInputElement} input */
   async rename(input) {
     this.error.clear();
     const label = labelOf(input);
     const problem = labelProblem(label);
-    if (problem) return this.error.show(this.place, problem, input);
-    if (label === this.label) return this.closeEdit();
-    await refreshModel().catch(() => {});
-    const merge = isKnown(label);
-    if (merge && !await confirmMerge(this.label, label)) return input.focus();
-    const json = merge ? { old: this.label, new: label, merge } : { old: this.label, new: label };
-    const fine = await this.change(`Renaming ${this.label}`, () => post('api/classes/rename', { json }));
-    if (!fine) return null;
+    if (problem) this.error.show(this.place, problem, input);
+    else if (label === this.label) this.closeEdit();
+    else {
+      await refreshModel().catch(() => {});
+      const merge = isKnown(label);
+      if (merge && !await confirmMerge(this.label, label)) input.focus();
+      else await this.renameTo(label, merge);
+    }
+  }
+
+  /** @param {string} label @param {boolean} merge */
+  async renameTo(label, merge) {
+    const json = { old: this.label, new: label, merge };
+    const renamed = await this.change(`Renaming ${this.label}`,
+      () => post('api/classes/rename', { json }));
+    if (!renamed) return;
     await renameKept(this.label, label).catch(() => {});
-    announce(merge ? `${this.label} and ${label} are one class now.` : `${this.label} is now called ${label}.`, true);
-    return rows.get(label)?.renameButton.focus();
+    announce(merge ? `${this.label} and ${label} are one class now.`
+      : `${this.label} is now called ${label}.`, true);
+    rows.get(label)?.renameButton.focus();
   }
 
   async forget() {
     this.error.clear();
     const answer = await confirmForget(this.label, this.n);
-    if (answer === 'photos') return this.takeOut();
-    if (!answer) return null;
-    const start = () => post('api/classes/forget', { json: { label: this.label } });
-    if (!await this.change(`Forgetting ${this.label}`, start)) return null;
+    if (answer === 'photos') await this.takeOut();
+    if (answer !== 'forget') return;
+    const forgotten = await this.change(`Forgetting ${this.label}`,
+      () => post('api/classes/forget', { json: { label: this.label } }));
+    if (!forgotten) return;
     await removeKept(this.label).catch(() => {});
     announce(`${this.label} is forgotten.`, true);
-    return restoreFocus();
+    restoreFocus();
   }
 
   async takeOut() {
     const files = await pickPhotos(this.label);
     if (!files) return;
-    const body = photoForm(files.map((file) => ({ file, label: this.label })));
-    const result = await this.change(`Taking ${photos(files.length)} out of ${this.label}`,
-      (signal) => post('api/forget', { body, signal }));
+    const items = files.map((file) => ({ file, label: this.label }));
+    /** @type {Start<{n_images: number}>} */
+    const start = (signal) => post('api/forget', { body: photoForm(items), signal });
+    const title = `Taking ${photos(files.length)} out of ${this.label}`;
+    const result = await this.change(title, start, items);
     if (!result) return;
     announce(`${photos(result.n_images)} taken out of ${this.label}.`, true);
     restoreFocus();
   }
 
-  /** Run a job in this row; its result, or null after telling why not. */
-  async change(title, start) {
+  /**
+   * Run a job in this row; its result, or null after saying why not.
+   * @template R @param {string} title @param {Start<R>} start @param {Item[]} items that are sent
+   */
+  async change(title, start, items = []) {
     this.name.hidden = false;
     this.place.replaceChildren();
     this.busy(true);
@@ -117,32 +151,38 @@ class Row {
       return await runJob(this.place, title, start);
     } catch (failure) {
       if (failure instanceof Cancelled) announce('Cancelled. Nothing was changed.', true);
-      else this.error.show(this.place, failure.message);
+      else this.error.show(this.place, messageWithNames(failure, items));
       return null;
     } finally {
       this.busy(false);
-      if (document.activeElement === document.body) this.renameButton.focus();
+      if (focusIsLost()) this.renameButton.focus();
     }
   }
 }
 
 /** The row that had the focus may be gone. */
 function restoreFocus() {
-  if (document.activeElement === document.body) document.querySelector('#panel-classes h2').focus();
+  if (focusIsLost()) $('classes-title').focus();
 }
 
+/** @param {string} old @param {string} label */
 const confirmMerge = (old, label) => openDialog({
   title: `Put “${old}” and “${label}” together?`,
-  body: [h('p', {}, `“${label}” is a class already. Both become one class of that name. This cannot be undone.`)],
+  body: [h('p', {}, `“${label}” is a class already. Both become one class of that name. `
+    + 'This cannot be undone.')],
   actions: [{ text: 'Put together', value: 'merge', kind: 'primary' }],
 });
 
+/** @param {string} label @param {number} n */
 const confirmForget = (label, n) => openDialog({
   title: `Forget “${label}”?`,
   body: [
-    h('p', {}, `It was learned from ${photos(n)}. It will never be an answer again. This cannot be undone.`),
-    h('p', {}, 'The answers for the other classes stay as they are. Should you teach it again later, it needs many more photos.'),
-    h('p', { class: 'muted' }, 'Only some photos were wrong? If you still have them, you can take just these out.'),
+    h('p', {}, `It was learned from ${photos(n)}. It will never be an answer again. `
+      + 'This cannot be undone.'),
+    h('p', {}, 'The answers for the other classes do not change. '
+      + 'If you teach it again later, it will need many more photos.'),
+    h('p', { class: 'muted' }, 'Were only some photos wrong? '
+      + 'If you still have them, you can take out just these.'),
   ],
   actions: [
     { text: 'Forget the class', value: 'forget', kind: 'danger', testid: 'forget-confirm' },
@@ -151,22 +191,28 @@ const confirmForget = (label, n) => openDialog({
   cancelTestid: 'forget-cancel',
 });
 
-/** @returns {Promise<File[]|null>} */
+/** @param {string} label @returns {Promise<File[]|null>} */
 async function pickPhotos(label) {
-  const input = h('input', { id: 'take-out', type: 'file', multiple: true, required: true, accept: $('ask-input').accept });
+  const { accept } = field('ask-input');
+  const input = h('input',
+    { id: 'take-out', type: 'file', multiple: true, required: true, accept });
   const answer = await openDialog({
     title: `Take photos out of “${label}”`,
     body: [
-      h('p', {}, 'Choose the very photos that were learned. It will be as if they had never been shown.'),
+      h('p', {}, 'Choose the very photos that were learned. '
+        + 'It will be as if they had never been shown.'),
       h('div', { class: 'field' }, h('label', { for: 'take-out' }, 'Photos'), input),
     ],
     actions: [{ text: 'Take them out', value: 'photos', kind: 'danger' }],
   });
-  const files = [...input.files].filter(isPhoto);
+  const files = [...input.files ?? []].filter(isPhoto);
   return answer && files.length ? files : null;
 }
 
-/** Put the rows in order, touching only what changed (a field being edited keeps its focus). */
+/**
+ * Put the rows in order, touching only what changed: a field being edited keeps its focus.
+ * @param {Element} parent @param {Element[]} wanted
+ */
 function arrange(parent, wanted) {
   const stay = new Set(wanted);
   for (const child of [...parent.children]) if (!stay.has(child)) child.remove();
@@ -176,7 +222,7 @@ function arrange(parent, wanted) {
 }
 
 function filter() {
-  const text = $('class-filter').value.trim().toLocaleLowerCase();
+  const text = field('class-filter').value.trim().toLocaleLowerCase();
   let found = 0;
   for (const { label, tr } of rows.values()) {
     tr.hidden = !$('filter-field').hidden && !label.toLocaleLowerCase().includes(text);
@@ -190,10 +236,12 @@ function showModel(now) {
   const labels = new Set(now.classes.map(({ label }) => label));
   for (const label of rows.keys()) if (!labels.has(label)) rows.delete(label);
   for (const { label, n_images: n } of now.classes) {
-    if (!rows.has(label)) rows.set(label, new Row(label));
-    rows.get(label).show(n);
+    const row = rows.get(label) ?? new Row(label);
+    rows.set(label, row);
+    row.show(n);
   }
-  arrange($('class-rows'), [...labels].sort(inOrder).map((label) => rows.get(label).tr));
+  const sorted = [...rows.values()].sort((a, b) => inOrder(a.label, b.label));
+  arrange($('class-rows'), sorted.map(({ tr }) => tr));
   $('class-table').hidden = !labels.size;
   $('class-table').classList.toggle('locked', !now.can_write);
   $('classes-locked').hidden = now.can_write;
@@ -205,7 +253,7 @@ function showModel(now) {
   filter();
 }
 
-/** A plain link cannot send the token: fetch the file then. */
+/** A plain link cannot send the token: fetch the file then. @param {Event} event */
 async function download(event) {
   if (!token()) return;
   event.preventDefault();
@@ -213,14 +261,14 @@ async function download(event) {
   $('download-error').replaceChildren();
   try {
     const url = URL.createObjectURL(await (await request('api/model/file')).blob());
-    h('a', { href: url, download: model().name }).click();
+    h('a', { href: url, download: knownModel().name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 60000);
   } catch (failure) {
-    error.show($('download-error'), failure.message);
+    error.show($('download-error'), messageOf(failure));
   }
 }
 
-/** Set the view up. */
+/** Set the view up. @returns {import('./app.js').View} */
 export function classesView() {
   $('class-filter').addEventListener('input', filter);
   $('download').addEventListener('click', download);

@@ -1,31 +1,45 @@
 // Test photos that stay in this browser (IndexedDB), by model and class.
-import { isKnown, model } from './model.js';
+import { isKnown, knownModel, model } from './model.js';
 
-/** @typedef {{label: string, file: File}} Labelled */
+/**
+ * @typedef {{label: string, file: File}} Labelled
+ * @typedef {{id: number, model: string} & Labelled} Kept
+ */
 
 const MOST = 200; // sent with every session
 
-/** @type {({id: number, model: string} & Labelled)[]} */
+/** @type {Kept[]} */
 let photos = [];
 let loaded = '';
+/** @type {Promise<IDBDatabase>|undefined} */
 let opened;
+/** @type {(() => void)[]} */
 const listeners = [];
 
-const finished = (thing) => new Promise((resolve, reject) => {
-  thing.onsuccess = thing.oncomplete = () => resolve(thing.result);
-  thing.onerror = thing.onabort = () => reject(thing.error);
-});
-
+/** @returns {Promise<IDBDatabase>} */
 function database() {
   const opening = indexedDB.open('visvm', 1);
   opening.onupgradeneeded = () => opening.result
-    .createObjectStore('test-photos', { keyPath: 'id', autoIncrement: true }).createIndex('model', 'model');
-  return finished(opening);
+    .createObjectStore('test-photos', { keyPath: 'id', autoIncrement: true })
+    .createIndex('model', 'model');
+  return new Promise((resolve, reject) => {
+    opening.onsuccess = () => resolve(opening.result);
+    opening.onerror = () => reject(opening.error);
+  });
 }
 
-/** Do one thing with the store, wait until it is on disk, and read the model's photos anew. */
+/** @param {IDBTransaction} transaction @returns {Promise<void>} */
+const finished = (transaction) => new Promise((resolve, reject) => {
+  transaction.oncomplete = () => resolve();
+  transaction.onerror = transaction.onabort = () => reject(transaction.error);
+});
+
+/**
+ * Do one thing with the store, wait until it is on disk, and read the model's photos anew.
+ * @param {(store: IDBObjectStore, name: string) => void} work
+ */
 async function change(work) {
-  const { name } = model();
+  const { name } = knownModel();
   opened ??= database();
   const transaction = (await opened).transaction('test-photos', 'readwrite');
   const store = transaction.objectStore('test-photos');
@@ -43,14 +57,19 @@ export const onKept = (listener) => listeners.push(listener);
 /** All that are kept for this model. */
 export const kept = () => (loaded === model()?.name ? photos : []);
 
-/** Those to test with: their class is known, or will be with the given labels; not too many of any. @param {Set<string>} labels */
+/**
+ * Those to test with: their class is known, or will be with these labels; not too many of any.
+ * @param {Set<string>} labels
+ */
 export function keptFor(labels) {
   const useful = kept().filter(({ label }) => isKnown(label) || labels.has(label));
   const most = Math.max(1, Math.floor(MOST / new Set(useful.map(({ label }) => label)).size));
+  /** @type {Map<string, number>} */
   const seen = new Map();
   return useful.filter(({ label }) => {
-    seen.set(label, (seen.get(label) ?? 0) + 1);
-    return seen.get(label) <= most;
+    const n = (seen.get(label) ?? 0) + 1;
+    seen.set(label, n);
+    return n <= most;
   }).slice(0, MOST);
 }
 
@@ -61,11 +80,14 @@ export const keep = (items) => change((store, name) => {
   for (const { label, file } of items) store.add({ model: name, label, file });
 });
 
+/** @param {string} old @param {string} label */
 export const renameKept = (old, label) => change((store) => {
   for (const photo of kept()) if (photo.label === old) store.put({ ...photo, label });
 });
 
 /** Of one class, or all of this model's. @param {string} [label] */
 export const removeKept = (label) => change((store) => {
-  for (const photo of kept()) if (label === undefined || photo.label === label) store.delete(photo.id);
+  for (const photo of kept()) {
+    if (label === undefined || photo.label === label) store.delete(photo.id);
+  }
 });

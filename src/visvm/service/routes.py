@@ -1,0 +1,318 @@
+"""The routes, each with the right that it needs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import ExitStack
+from typing import Annotated, Any, BinaryIO
+from urllib.parse import quote
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+
+from visvm.errors import InputError
+from visvm.image_classifier import ImageClassifier
+from visvm.model.results import first_session_note
+from visvm.model.sites import report_as_dict
+from visvm.progress import Progress
+from visvm.service import schemas
+from visvm.service.core import Service
+from visvm.service.forms import Form, read_form
+from visvm.service.gate import Rights, require_writing
+from visvm.service.jobs import ENDED, Job
+from visvm.service.problems import RefusedError, stopping
+
+_EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
+_HEARTBEAT = 150  # looks without a change, after which a follower gets a sign of life
+_CHUNK = 1 << 20
+_OCTETS, _EVENTS = "application/octet-stream", "text/event-stream"
+
+_IMAGES = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "string", "format": "binary"},
+    "description": "Image files.",
+}
+_LABELS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "string", "examples": ["robin"]},
+    "description": "One for every image in the same order, or one for all.",
+}
+_QUESTION = {"images": _IMAGES}
+_LABELLED = {"images": _IMAGES, "labels": _LABELS}
+_SESSION = {**_LABELLED, "test_images": _IMAGES, "test_labels": _LABELS}
+
+_CHANGE: dict[str, Any] = {"tags": ["changes"], "status_code": 202}
+
+
+def _add_health(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add how the service is."""
+
+    @app.get("/api/health", tags=["service"])
+    async def health() -> schemas.Status:
+        """Whether the process runs."""
+        return schemas.Status(status="ok")
+
+    @app.get("/api/ready", tags=["service"])
+    async def ready() -> schemas.Status:
+        """Whether requests will be answered; 503 if not."""
+        if not service.ready:
+            raise stopping()
+        return schemas.Status(status="ready")
+
+    @app.get("/metrics", tags=["service"], dependencies=[rights.reader], **_of("text/plain"))
+    async def metrics() -> Response:
+        """Counts and times for Prometheus."""
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add what the model knows."""
+    unchanged: dict[int | str, Any] = {304: {"description": "Unchanged since you last asked."}}
+
+    @app.get("/api/model", tags=["model"], responses=unchanged)
+    async def model(
+        request: Request, response: Response, may_write: Annotated[bool, rights.reader]
+    ) -> schemas.ModelInfo:
+        """What the model knows: its classes and how many images of each it has learned."""
+        described = schemas.describe_model(service.store, service.limits, may_write)
+        tag = f'"{service.boot}-{described.revision}-{int(may_write)}"'
+        if request.headers.get("if-none-match") == tag:
+            raise HTTPException(304, headers={"ETag": tag})
+        response.headers["ETag"] = tag
+        return described
+
+    @app.get("/api/history", tags=["model"], dependencies=[rights.reader])
+    async def history() -> schemas.History:
+        """What was learned when, and the accuracy after it."""
+        sessions = [report_as_dict(each) for each in service.store.current.sessions]
+        return schemas.History.model_validate({"sessions": sessions})
+
+    @app.get("/api/model/file", tags=["model"], dependencies=[rights.reader], **_of(_OCTETS))
+    async def model_file() -> StreamingResponse:
+        """The model file, for the command line or another service."""
+        path = service.store.path
+        if not path.is_file():
+            detail = "There is no model file yet. Teach the model, and it is written."
+            raise RefusedError(409, detail, code="model-file-missing")
+        file = path.open("rb")  # stays this state of the model, even if it changes meanwhile
+        headers = {
+            "Content-Length": str(file.seek(0, 2)),
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(path.name, safe='')}",
+        }
+        return StreamingResponse(_chunks(file), media_type=_OCTETS, headers=headers)
+
+
+def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add what images show, and how often the model is right."""
+
+    @app.post("/api/predict", tags=["model"], dependencies=[rights.reader], **_form(_QUESTION))
+    async def predict(
+        form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
+        top: Annotated[int, Query(ge=1, le=1000)] = 5,
+    ) -> schemas.Predictions:
+        """Say what images show: the likeliest classes of each with their probabilities."""
+        snapshot, made = await service.predict(form, top)
+        return schemas.describe_predictions(snapshot.revision, made)
+
+    @app.post(
+        "/api/evaluate",
+        tags=["model"],
+        status_code=202,
+        dependencies=[rights.reader],
+        **_form(_LABELLED),
+    )
+    async def evaluate(
+        response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
+    ) -> schemas.JobInfo:
+        """Measure accuracy on images with labels, overall and by class.
+
+        Images of unknown classes are left out, and these classes are named.
+        """
+
+        def task(progress: Progress) -> dict[str, Any]:
+            found = service.store.classifier().evaluate(*form.labelled("images"), progress=progress)
+            return schemas.describe_evaluation(found)
+
+        job = service.jobs.submit("evaluate", task, form.held.pop_all())
+        return _accepted(service, job, response)
+
+
+def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add what changes the model by images."""
+
+    @app.post("/api/learn", dependencies=[rights.writer], **_CHANGE, **_form(_SESSION))
+    async def learn(
+        response: Response, form: Annotated[Form, Depends(_uploaded(service, _SESSION))]
+    ) -> schemas.JobInfo:
+        """Learn one session: new classes, more images of known ones, or both.
+
+        Test images are not learned: they show how accurate the model is before and after.
+        """
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            test = form.labelled("test_images") if "test_images" in form.labels else None
+            report = classifier.learn(*form.labelled("images"), test=test, progress=progress)
+            note = first_session_note(report)
+            session = {**report_as_dict(report), "notes": [] if note is None else [note]}
+            return schemas.SessionInfo.model_validate(session).model_dump()
+
+        return _accepted(service, service.change("learn", work, form.held.pop_all()), response)
+
+    @app.post("/api/forget", dependencies=[rights.writer], **_CHANGE, **_form(_LABELLED))
+    async def forget(
+        response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
+    ) -> schemas.JobInfo:
+        """Take images out again, as if they had never been learned.
+
+        They must be the very images that were learned.
+        """
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            return {"n_images": classifier.forget(*form.labelled("images"), progress=progress)}
+
+        return _accepted(service, service.change("forget", work, form.held.pop_all()), response)
+
+
+def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add what changes classes without any image."""
+
+    @app.post("/api/classes/rename", dependencies=[rights.writer], **_CHANGE)
+    async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:
+        """Give a class another name, or put two classes together."""
+        old = service.read_label(str(renaming.old), "the class to rename")
+        new = service.read_label(str(renaming.new), "the new name")
+        service.require_class(old)
+        if new in service.store.current.counts and not renaming.merge:
+            raise InputError(
+                f"The class {new!r} exists already. Choose another name, or merge both.",
+                code="class-exists",
+            )
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            progress("renaming", 0, 1)
+            classifier.rename_class(old, new, merge=renaming.merge)
+            return {}
+
+        return _accepted(service, service.change("rename-class", work, ExitStack()), response)
+
+    @app.post("/api/classes/forget", dependencies=[rights.writer], **_CHANGE)
+    async def forget_class(
+        forgetting: schemas.ForgettingClass, response: Response
+    ) -> schemas.JobInfo:
+        """Never answer with a class again; its images are not needed.
+
+        The other classes' scores stay the same.
+        """
+        label = service.read_label(str(forgetting.label), "the class to forget")
+        service.require_class(label)
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            progress("forgetting", 0, 1)
+            classifier.forget_class(label)
+            return {}
+
+        return _accepted(service, service.change("forget-class", work, ExitStack()), response)
+
+
+def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add how far a job is."""
+
+    async def find(id: str) -> Job:  # noqa: A002 - its name in the path
+        job = service.jobs.get(id)
+        if job is None:
+            detail = "This job is unknown to the service since its last start. Ask for it again."
+            raise RefusedError(404, detail, code="job-unknown")
+        return job
+
+    @app.get("/api/jobs/{id}", tags=["jobs"], dependencies=[rights.reader])
+    async def job(found: Annotated[Job, Depends(find)]) -> schemas.JobInfo:
+        """How far a job is, and once it has ended, how."""
+        return schemas.describe_job(found, service.jobs)
+
+    @app.get("/api/jobs/{id}/events", tags=["jobs"], dependencies=[rights.reader], **_of(_EVENTS))
+    async def events(found: Annotated[Job, Depends(find)]) -> StreamingResponse:
+        """The same as server-sent events of the type `job`, one for every step until it ends."""
+        return StreamingResponse(_events(found, service), media_type=_EVENTS)
+
+    @app.post("/api/jobs/{id}/cancel", tags=["jobs"])
+    async def cancel(
+        may_write: Annotated[bool, rights.reader], found: Annotated[Job, Depends(find)]
+    ) -> schemas.JobInfo:
+        """End a job, unless it is being written to disk already.
+
+        An evaluation needs only the right to read.
+        """
+        require_writing(may_write or found.kind == "evaluate")
+        service.jobs.cancel(found)
+        return schemas.describe_job(found, service.jobs)
+
+
+ALL = (_add_health, _add_model, _add_questions, _add_changes, _add_classes, _add_jobs)
+
+
+def _uploaded(service: Service, fields: dict[str, Any]) -> Callable[[Request], AsyncIterator[Form]]:
+    """Return the dependency that reads, checks and closes a form with these fields."""
+    names = [[name for name in fields if fields[name] is kind] for kind in (_IMAGES, _LABELS)]
+
+    async def uploaded(request: Request) -> AsyncIterator[Form]:
+        request.scope["visvm.body"].allow(service.limits.upload_bytes)
+        form = await read_form(request, service.limits, *names)
+        with form.held:  # empty once a job has taken the images over
+            if "labels" in fields:
+                await service.check(form)
+                if await request.is_disconnected():  # nobody would see the end of it
+                    detail = (
+                        "The client disconnected before the upload was accepted. Send it again."
+                    )
+                    raise RefusedError(400, detail, code="client-disconnected")
+            yield form
+
+    return uploaded
+
+
+def _form(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return what a route says that takes a form."""
+    schema = {
+        "type": "object",
+        "properties": fields,
+        "required": [name for name in fields if not name.startswith("test_")],
+        "additionalProperties": False,
+    }
+    content = {"multipart/form-data": {"schema": schema}}
+    return {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
+
+
+def _of(kind: str) -> dict[str, Any]:
+    """Return what a route says whose answer is not JSON."""
+    return {"response_class": Response, "responses": {200: {"content": {kind: {}}}}}
+
+
+def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo:
+    response.headers["Location"] = f"/api/jobs/{job.id}"
+    return schemas.describe_job(job, service.jobs)
+
+
+async def _events(job: Job, service: Service) -> AsyncIterator[str]:
+    seen, looks = None, 0
+    while True:
+        described = schemas.describe_job(job, service.jobs)
+        if described != seen:
+            seen, looks = described, 0
+            yield f"event: job\ndata: {described.model_dump_json()}\n\n"
+        elif looks >= _HEARTBEAT:
+            looks = 0
+            yield ": still there\n\n"
+        if described.state in ENDED:
+            return
+        looks += 1
+        await asyncio.sleep(_EVENT_SECONDS)
+
+
+def _chunks(file: BinaryIO) -> Iterable[bytes]:
+    with file:
+        file.seek(0)
+        while chunk := file.read(_CHUNK):
+            yield chunk

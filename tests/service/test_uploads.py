@@ -1,0 +1,68 @@
+"""What is kept of an upload: the square that its encoder sees, decoded once."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.service.conftest import photos
+from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.images import Transform, decode
+from visvm.service import uploads
+from visvm.service.uploads import as_file
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@pytest.mark.parametrize("kind", ["crop", "squash"])
+@pytest.mark.parametrize(("size", "resize"), [(224, 256), (8, 10), (15, 20), (16, 16), (1, 1)])
+@pytest.mark.parametrize("shape", [(300, 200), (31, 64), (5, 5), (1, 90)])
+def test_a_kept_square_decodes_to_the_very_pixels_of_the_photo(kind, size, resize, shape):
+    transform, file = Transform(kind, Preprocessing(size, resize, MEAN, STD)), io.BytesIO()
+    Image.effect_noise(shape, 90).convert("RGB").save(file, "PNG")
+    pixels = decode(file.getvalue(), transform)
+    np.testing.assert_array_equal(decode(as_file(pixels, transform), transform), pixels)
+
+
+@pytest.mark.parametrize("address", ["/api/learn", "/api/forget", "/api/evaluate", "/api/predict"])
+def test_an_upload_is_decoded_once(taught, place, monkeypatch, address):
+    contents, decoded = photos(place / "base")[0], []
+
+    def counted(content, *others):
+        decoded.append(content)
+        return decode(content, *others)
+
+    monkeypatch.setattr(uploads, "decode", counted)
+    monkeypatch.setattr("visvm.encoders.pipeline.decode", counted)
+    labels = [] if address == "/api/predict" else photos(place / "base")[1]
+    answer = taught.upload(address, contents, labels)
+    assert answer.status_code == 200 or taught.end(answer)["state"] == "done"
+    assert sorted(each for each in decoded if not each.startswith(b"BM")) == sorted(contents)
+
+
+def test_the_photos_are_gone_once_their_squares_are_kept(taught, place, monkeypatch):
+    sizes, submit = [], taught.service.jobs.submit
+
+    def looked_at(kind, task, held):
+        sizes.append(upload_bytes())
+        return submit(kind, task, held)
+
+    def upload_bytes():
+        return [spool.end for spool in made if not spool._file.closed]
+
+    made = []
+
+    class Noted(uploads.Spool):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr(uploads, "Spool", Noted)
+    monkeypatch.setattr("visvm.service.forms.Spool", Noted)
+    monkeypatch.setattr(taught.service.jobs, "submit", looked_at)
+    large = [content + b"\0" * 100_000 for content in photos(place / "yellow")[0]]
+    taught.end(taught.upload("/api/learn", large, ["yellow"]))
+    assert len(sizes[0]) == 1
+    assert sizes[0][0] < 5 * 1000
+    assert upload_bytes() == []
