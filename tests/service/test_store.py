@@ -8,7 +8,7 @@ from filelock import FileLock
 
 from tests.service.conftest import ask, photos
 from visvm import ImageClassifier
-from visvm.model import file as model_file
+from visvm.model import container as model_file
 from visvm.service.core import Service
 from visvm.service.limits import Limits
 from visvm.service.store import signature_of
