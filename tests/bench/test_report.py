@@ -617,10 +617,10 @@ def test_ablation_says_what_is_left_out():
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "run 'visvm bench"),
+        (None, "'visvm bench"),
         (b"", "holds none"),
-        (b'{"run": 1}\n', "line 1"),
-        (b"\xff\n", "line 1"),
+        (b'{"run": 1}\n', "Line 1"),
+        (b"\xff\n", "Line 1"),
     ],
 )
 def test_no_rows_is_one_line(tmp_path, content, said):

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,90 +65,60 @@ def estimate(group: RunGroup, run: Run, speed: float) -> Estimate:
                 code="parameter-invalid",
             )
     order = class_order(len(group.data.classes), run.class_order_seed)
-    limit = options.get("max_selection_samples") or len(group.data.train.images)
     operations, peak, seen, begin = 0.0, 0, 0, 0
     for size in session_sizes(run.protocol, len(order)):
         end = begin + size
         new = _count(group.data.train, order[begin:end])
         if entry.traits.refits:
             new, seen = new + seen, 0
-        tested = _count(group.data.test, order[:end])
-        step = _Step(entry.traits, options, group.encoder.layer_dims, new, seen, tested, end, limit)
-        operations += step.operations()
-        peak = max(peak, step.peak_bytes())
+        step = _Step(new, seen, _count(group.data.test, order[:end]), end)
+        cost = step.cost(entry.traits, options, group.encoder.layer_dims)
+        operations, peak = operations + cost[0], max(peak, cost[1])
         seen, begin = seen + new, end
     return Estimate(operations / speed, peak)
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """One session: its new images, those seen before, those tested on; and all classes so far."""
 
-    traits: Traits
-    options: dict[str, Any]
-    dims: tuple[int, ...]
     new: int
     seen: int
     tested: int
     n_classes: int
-    limit: int
 
-    @property
-    def width(self) -> int:
-        """D."""
-        return self.options.get("n_components") or self.dims[-1]
-
-    @property
-    def dense(self) -> bool:
-        """Whether a D × D matrix is held, not the rows of all images."""
-        return self.traits.dense or self.seen + self.new > self.width
-
-    @property
-    def side(self) -> int:
-        """Images that λ is chosen with."""
-        return min(self.limit, self.new) if not self.seen or self.traits.resplits else 0
-
-    @property
-    def trains(self) -> bool:
-        """Whether a mixer is trained."""
-        return self.traits.mixes and not self.seen
-
-    def operations(self) -> float:
-        """Count floating-point operations."""
-        new, width, final = self.new, self.width, self.dims[-1]
-        rows = width if self.dense else self.seen + new
-        lift_and_score = 2.0 * (new + self.tested) * width * (final + self.n_classes)
-        sum_and_solve = 1.0 * new * width * rows + rows**3 / 3
-        side, tries = self.side, len(layer_candidates(len(self.dims))) if self.traits.mixes else 1
-        choose = tries * (side * width * (2.0 * final + side) + _EIGEN * min(side, width) ** 3)
-        train = self._training(tries * side + new) if self.trains else 0.0
-        return lift_and_score + sum_and_solve + choose + train
-
-    def _training(self, n: int) -> float:
-        """Count operations to train mixers of middling sets of blocks on n images in all."""
-        options = {**METHODS["vis"].options, **self.options}
-        tapped = np.mean(
-            [sum(self.dims[each - 1] for each in some) for some in layer_candidates(len(self.dims))]
+    def cost(
+        self, traits: Traits, options: dict[str, Any], dims: tuple[int, ...]
+    ) -> tuple[float, int]:
+        """Count floating-point operations, and the bytes held at most beside the features."""
+        new, final = self.new, dims[-1]
+        width = options.get("n_components") or final
+        dense = traits.dense or self.seen + new > width
+        rows = width if dense else self.seen + new
+        chooses = not self.seen or traits.resplits
+        side = min(options.get("max_selection_samples") or new, new) if chooses else 0
+        trains = traits.mixes and not self.seen
+        tries = len(layer_candidates(len(dims))) if traits.mixes else 1
+        operations = (
+            2.0 * (new + self.tested) * width * (final + self.n_classes)  # lift and score
+            + (1.0 * new * width * rows + rows**3 / 3)  # sum and solve
+            + tries * (side * width * (2.0 * final + side) + _EIGEN * min(side, width) ** 3)
+            + (_training(dims, tries * side + new, options) if trains else 0.0)
         )
-        steps = options["epochs"] * n / options["batch_size"]
-        return float(_STEP * steps * options["hidden"] * (tapped + self.dims[-1]))
-
-    def peak_bytes(self) -> int:
-        """Count the bytes held at most, the features not counted."""
-        new, final = self.new, self.dims[-1]
-        session = SessionSizes(
-            new,
-            0 if self.dense else self.seen,
-            self.dense,
-            self.n_classes,
-            final,
-            self.width,
-            self.side,
-            2 * new * (sum(self.dims) + final) if self.trains else 0,
-        )
+        mixer = 2 * new * (sum(dims) + final) if trains else 0
+        before = 0 if dense else self.seen
+        session = SessionSizes(new, before, dense, self.n_classes, final, width, side, mixer)
         # the features so far, and a copy while some are added
-        kept = 8 * new * sum(self.dims) if self.traits.refits else 0
-        return session.peak_bytes() + kept
+        kept = 8 * new * sum(dims) if traits.refits else 0
+        return operations, session.peak_bytes() + kept
+
+
+def _training(dims: tuple[int, ...], n: int, options: dict[str, Any]) -> float:
+    """Count operations to train mixers of middling sets of blocks on n images in all."""
+    options = {**METHODS["vis"].options, **options}
+    candidates = layer_candidates(len(dims))
+    tapped = np.mean([sum(dims[layer - 1] for layer in layers) for layers in candidates])
+    steps = options["epochs"] * n / options["batch_size"]
+    return float(_STEP * steps * options["hidden"] * (tapped + dims[-1]))
 
 
 def _count(images: LabelledImages, classes: list[int]) -> int:

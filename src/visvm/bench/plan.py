@@ -30,26 +30,14 @@ _UNMET = {
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs of a recipe that share their features.
-
-    Parameters
-    ----------
-    data : ImageData
-    encoder : Encoder
-    transform : Transform
-    runs : list of Run
-    refused : dict of str
-        Methods that cannot run with this encoder, and why.
-    n_shared : int
-        Test images that are training images too.
-    """
+    """The runs of a recipe that share their features."""
 
     data: ImageData
     encoder: Encoder
     transform: Transform
     runs: list[Run]
-    refused: dict[str, str]
-    n_shared: int
+    refused: dict[str, str]  # methods that cannot run with this encoder, and why
+    n_shared: int  # test images that are training images too
 
     @property
     def n_images(self) -> int:

@@ -22,51 +22,25 @@ _Value = bool | int | _Finite | str | list[bool | int | _Finite | str]
 
 
 class Recipe(Struct, frozen=True):
-    """What to run: every combination of what is listed.
+    """What to run: every combination of what is listed."""
 
-    Parameters
-    ----------
-    name : str
-        That of its file.
-    title : str
-        What it is for.
-    datasets : list of str
-        Names, or folders of one's own.
-    methods : list of str
-    paper : str
-        Which table or figure of the paper it is, if any.
-    protocols : list of str
-        "B0" and "B-half" stand for the data set's own two; or such as "B50 Inc10", "sessions
-        20,10,5".
-    encoders : list of str
-    transform : str
-    class_order_seeds : list of int
-    feature_seeds : list of int
-        Of the methods' own random numbers.
-    options : dict
-        Given to every method that has an option of this name.
-    vary : dict of list
-        Options that are varied one at a time, the others staying as they are; given likewise.
-    split : str
-        "test", or "validation" for a 4:1 split of the training images.
-    train_per_class, test_per_class : int or None
-        Use only the first so many images of every class.
-    """
-
-    name: str
-    title: str
-    datasets: _Texts
+    name: str  # that of its file
+    title: str  # what it is for
+    datasets: _Texts  # names, or folders of one's own
     methods: _Texts
-    paper: str = ""
+    paper: str = ""  # which table or figure of the paper it is, if any
+    # "B0" and "B-half" are the data set's own two; or such as "B50 Inc10", "sessions 20,10,5"
     protocols: _Texts = msgspec.field(default_factory=lambda: ["B0"])
     encoders: _Texts = msgspec.field(default_factory=lambda: ["dinov2-s14"])
     transform: str = "squash"
     class_order_seeds: _Seeds = msgspec.field(default_factory=lambda: [1993])
+    # of the methods' own random numbers
     feature_seeds: _Seeds = msgspec.field(default_factory=lambda: [0])
-    options: dict[str, _Value] = {}
+    options: dict[str, _Value] = {}  # given to every method that has an option of this name
+    # Options that are varied one at a time, the others staying as they are; given likewise.
     vary: dict[str, Annotated[list[_Value], Meta(min_length=1)]] = {}
-    split: Literal["test", "validation"] = "test"
-    train_per_class: _Count | None = None
+    split: Literal["test", "validation"] = "test"  # validation: of the training images, 4:1
+    train_per_class: _Count | None = None  # use only the first so many images of every class
     test_per_class: _Count | None = None
 
     def variants(self) -> list[dict[str, Any]]:

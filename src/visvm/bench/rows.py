@@ -34,47 +34,21 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """One method on one stream of classes: what decides its numbers, and nothing else.
+    """One method on one stream of classes: what decides its numbers, and nothing else."""
 
-    Parameters
-    ----------
-    dataset : str
-        Name of the data set, or path of a folder of one's own.
-    data_digest : str
-        SHA-256 over the class names and the content of all images used.
-    encoder : str
-    weights_digest : str
-    transform : str
-        "squash" or "crop".
-    transform_key : str
-        Everything that decides the pixels, in short.
-    protocol : str
-        Such as "B0 Inc20", or "sessions 5,3,2".
-    class_order_seed : int
-    method : str
-    revision : int
-        Of the method: what was measured with another revision is measured again.
-    seed : int
-        Of the method's own random numbers.
-    options : dict
-        Options of the method that differ from its defaults.
-    split : str
-        "test", or "validation": a fifth of the training images, the rest being trained on.
-    """
-
-    dataset: str
-    data_digest: str
+    dataset: str  # name of the data set, or path of a folder of one's own
+    data_digest: str  # SHA-256 over the class names and the content of all images used
     encoder: str
     weights_digest: str
-    transform: str
-    transform_key: str
-    protocol: str
+    transform: str  # "squash" or "crop"
+    transform_key: str  # everything that decides the pixels, in short
+    protocol: str  # such as "B0 Inc20", or "sessions 5,3,2"
     class_order_seed: int
     method: str
-    revision: int
-    seed: int = 0
-    options: dict[str, Any] = {}
-    split: str = "test"
+    revision: int  # of the method: what another revision measured is measured again
+    seed: int = 0  # of the method's own random numbers
+    options: dict[str, Any] = {}  # of the method, as far as they differ from its defaults
+    split: str = "test"  # or "validation": a fifth of the training images, the rest trained on
 
     @property
     def key(self) -> str:
@@ -85,78 +59,35 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was measured after one session of a run.
-
-    Parameters
-    ----------
-    run : Run
-    session : int
-        From 1.
-    n_sessions : int
-        Of the whole stream.
-    new_classes : list of str
-        Names of the classes this session brought, in the order of arrival.
-    session_sizes : list of int
-        How many classes each session so far brought.
-    n_train, n_test : int
-        Images learned in this session; images tested on.
-    accuracy : float
-        A_b, from 0 to 1.
-    group_accuracy : list of float
-        Accuracy on the classes of each session so far.
-    old_accuracy, new_accuracy, harmonic_mean : float or None
-        On the classes of earlier sessions, and of this one; None where there are no earlier ones.
-    class_correct, class_counts : list of int
-        Of every class seen so far, in the order of arrival: test images recognised, and all of
-        them.
-    confusions : list of (int, int, int)
-        After the last session only: class, what it was taken for (both by arrival, from 0), how
-        often; most frequent first.
-    seconds : dict of float
-        "learn", "predict"; and "encode", what an image takes, the better of two times over one
-        batch.
-    peak_memory : int or None
-        The most memory the process held while this session was learned and tested, in bytes.
-    trainable_parameters, state_bytes : int
-    choices : dict
-    load_average : float or None
-        How many processes wanted the CPU in the last minute; well above the number of threads,
-        times mean little.
-    environment : dict
-        Versions, CPU, number of threads.
-    measured_at : str
-        UTC, ISO 8601.
-    code_digest : str
-        Of the source of the method and of the head: which code it was, for information.
-    n_shared : int or None
-        How many of all test images of the data set are training images too; None in early rows.
-    """
+    """What was measured after one session of a run; classes are listed as they arrived."""
 
     run: Run
     session: Count
-    n_sessions: int
-    new_classes: list[str]
-    session_sizes: list[int]
-    n_train: int
-    n_test: Count
-    accuracy: Share
-    group_accuracy: list[Share]
-    old_accuracy: float | None
-    new_accuracy: float | None
-    harmonic_mean: float | None
-    class_correct: list[int]
-    class_counts: list[int]
+    n_sessions: int  # of the whole stream
+    new_classes: list[str]  # names
+    session_sizes: list[int]  # how many classes each session so far brought
+    n_train: int  # images learned in this session
+    n_test: Count  # images tested on
+    accuracy: Share  # A_b
+    group_accuracy: list[Share]  # on the classes of each session so far
+    old_accuracy: float | None  # on the classes of earlier sessions, if there are any
+    new_accuracy: float | None  # on those of this one, likewise
+    harmonic_mean: float | None  # of both, likewise
+    class_correct: list[int]  # test images recognised, of every class seen so far
+    class_counts: list[int]  # all of its test images
+    # After the last session only: class, what it was taken for, how often; most frequent first.
     confusions: list[tuple[int, int, int]]
+    # "learn", "predict"; and "encode", for an image: the better of two times over one batch
     seconds: dict[str, float]
-    peak_memory: int | None
+    peak_memory: int | None  # most bytes of the process while this session was learned and tested
     trainable_parameters: int
     state_bytes: int
     choices: dict[str, Any]
-    load_average: float | None
-    environment: dict[str, Any]
-    measured_at: str
-    code_digest: str
-    n_shared: int | None = None
+    load_average: float | None  # well above the number of threads, times mean little
+    environment: dict[str, Any]  # versions, CPU, number of threads
+    measured_at: str  # UTC, ISO 8601
+    code_digest: str  # of the source of the method and of the head, for information
+    n_shared: int | None = None  # test images that are training images too; early rows have None
     format: int = FORMAT
 
 

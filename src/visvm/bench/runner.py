@@ -54,13 +54,6 @@ def execute(
     """Do what is missing of a group. A run that fails does not stop the others.
 
     Every row is on the disk when it is given.
-
-    Parameters
-    ----------
-    group : RunGroup
-    results : Results
-    cache : FeatureCache, optional
-    progress : callable
     """
     missing = missing_runs(group, results)
     if not missing:
@@ -104,16 +97,7 @@ def measure(
 ) -> Iterator[Row]:
     """Learn a stream and measure after every session that is not among the known ones.
 
-    Parameters
-    ----------
-    run : Run
-    data : EncodedData
-    setup : Setup
-    known : set of int
-        Sessions that need no row.
-    encode_seconds : float
-        What encoding an image takes, to be written down beside the rest.
-    progress : callable
+    What encoding an image takes is written down beside the rest.
     """
     train, test = (data.train, data.test) if run.split == "test" else validation_split(data.train)
     order = class_order(len(data.classes), run.class_order_seed)
@@ -173,7 +157,7 @@ def _check_predictions(predicted: Any, n: int, n_classes: int, method: str) -> N
     if not (is_array and predicted.shape == (n,) and predicted.dtype.kind in "iu"):
         got = f"an array of {predicted.dtype}, shape {predicted.shape}" if is_array else predicted
         raise InputError(
-            f"{method} predicted {str(got)[:80]}. Correct it to predict "
+            f"{method} predicted {' '.join(str(got).split())[:80]}. Correct it to predict "
             f"a whole number for every image, as an array of shape ({n},).",
             code="predictions-invalid",
         )

@@ -51,7 +51,8 @@ def predict(
 
 
 def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
-    from visvm.cli.terminal import out, percent, print_json
+    from visvm.bench.metrics import percent
+    from visvm.cli.terminal import out, print_json
     from visvm.errors import shown
 
     if as_json:

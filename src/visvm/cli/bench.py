@@ -86,12 +86,7 @@ def bench(
                 for group in _groups(recipe, data, results, progress, insist=insist)
                 for failure in _run(group, results, progress, quiet)
             ]
-    if failures:
-        raise VisvmError(
-            f"Runs failed: {len(failures)}; the others are complete. "
-            f"The first is {_said(failures[0])}",
-            code="runs-failed",
-        )
+    _require_none(failures)
     if not quiet:
         complete = f"{output / 'results.jsonl'} is complete"
         out().print(f"{complete}; for tables and figures: visvm report {output}", markup=False)
@@ -224,20 +219,26 @@ def _run(
                 say(_summary(outcome, list(results.accuracies(outcome.run).values())))
 
 
+def _require_none(failures: "list[Failure]") -> None:
+    if failures:
+        said = f"Runs failed: {len(failures)}; the others are complete. The first: "
+        raise VisvmError(said + _said(failures[0]), code="runs-failed")
+
+
 def _said(failure: "Failure") -> str:
     run = failure.run
     return f"{run.method} on {run.dataset} {run.protocol} failed: {failure.reason}"
 
 
 def _summary(row: "Row", accuracies: list[float]) -> str:
-    from visvm.bench.metrics import average_accuracy
+    from visvm.bench.metrics import average_accuracy, percent
 
     run = row.run
     options = "".join(f" {name}={value}" for name, value in run.options.items())
     return (
         f"{run.dataset} {run.protocol} order {run.class_order_seed} {run.encoder}: "
         f"{run.method}{options} seed {run.seed}  "
-        f"Ā {100 * average_accuracy(accuracies):.2f}  A_B {100 * row.accuracy:.2f}"
+        f"Ā {percent(average_accuracy(accuracies), 2, '')}  A_B {percent(row.accuracy, 2, '')}"
     )
 
 

@@ -86,53 +86,29 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Traits:
-    """What time and memory follow from, beside an LS-SVM on the final block.
+    """What time and memory follow from, beside an LS-SVM on the final block."""
 
-    Parameters
-    ----------
-    mixes : bool
-        Trains a mixer in the first session, for every candidate set of blocks.
-    refits : bool
-        Learns all images anew in every session.
-    resplits : bool
-        Chooses λ on a split of every session, not of the first alone.
-    dense : bool
-        Holds a D × D matrix from the start.
-    """
-
-    mixes: bool = False
-    refits: bool = False
-    resplits: bool = False
-    dense: bool = False
+    mixes: bool = False  # trains a mixer in the first session, for every candidate set of blocks
+    refits: bool = False  # learns all images anew in every session
+    resplits: bool = False  # chooses λ on a split of every session, not of the first alone
+    dense: bool = False  # holds a D × D matrix from the start
 
 
 @dataclass(frozen=True)
 class Entry:
     """What the benchmark knows of a method.
 
-    Parameters
-    ----------
-    name : str
-        As recipes, rows and tables have it.
-    factory : callable or None
-        Called with a ``Setup`` and options by name; None if nobody has written it yet.
-    kind : Kind
-    needs : tuple of Need
-    revision : int
-        Raise it when the method answers differently: rows of other revisions are measured again.
-    traits : Traits
-        For estimates of time and memory.
-    published : str or None
-        The method of ``published.toml`` whose numbers belong beside its rows.
+    Raise the revision when the method answers differently: rows of other revisions are measured
+    again.
     """
 
-    name: str
-    factory: Callable[..., Method] | None
+    name: str  # as recipes, rows and tables have it
+    factory: Callable[..., Method] | None  # None if nobody has written it yet
     kind: Kind = "baseline"
     needs: tuple[Need, ...] = ("features",)
     revision: int = 1
-    traits: Traits = Traits()
-    published: str | None = None
+    traits: Traits = Traits()  # for estimates of time and memory
+    published: str | None = None  # method of published.toml whose numbers belong beside its rows
 
     @property
     def options(self) -> dict[str, Any]:

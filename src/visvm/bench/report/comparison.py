@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from visvm.bench.datasets import DATASETS
+from visvm.bench.metrics import percent
 from visvm.bench.report.grouping import Setting, settings
 from visvm.bench.report.pages import Cell, Column, Table, TableRow
 from visvm.bench.report.plots import Styles, styles
@@ -178,7 +180,7 @@ def _column(
     runs = setting.standard
     values = [measure.value(runs[label]) if label in runs else None for label in lines]
     cells = dict(
-        zip(lines, ranked(list(lines.values()), values, percent, measure.lowest), strict=True)
+        zip(lines, ranked(list(lines.values()), values, table_percent, measure.lowest), strict=True)
     )
     for label in lines:  # what has other options has another label, and nothing published beside it
         published = measure.published(beside[label]) if label in beside else None
@@ -257,9 +259,7 @@ def _about(number: int, published: int) -> bool:
     return abs(number - published) <= 0.02 * published
 
 
-def percent(share: float) -> str:
-    """A share in percent, to two decimals."""
-    return f"{100 * share:.2f}"
+table_percent = partial(percent, decimals=2, unit="")
 
 
 def count(number: int) -> str:

@@ -14,7 +14,7 @@ from visvm.bench.report.comparison import (
     compare,
     count,
     in_parts,
-    percent,
+    table_percent,
 )
 from visvm.bench.report.grouping import Setting, elsewhere
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow
@@ -439,7 +439,10 @@ def other_runs(material: Material) -> Section | None:
         "A_B",
     )
     runs = [each for setting in material.settings for each in elsewhere(setting)]
-    lines = [(*_identity(each.run), percent(each.average), percent(each.final)) for each in runs]
+    lines = [
+        (*_identity(each.run), table_percent(each.average), table_percent(each.final))
+        for each in runs
+    ]
     return (
         Section(
             "Other runs",

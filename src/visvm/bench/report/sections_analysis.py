@@ -6,7 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visvm.bench.report import plots, plots_analysis
-from visvm.bench.report.comparison import AVERAGE, FINAL, KINDS, Material, count, percent, ranked
+from visvm.bench.report.comparison import (
+    AVERAGE,
+    FINAL,
+    KINDS,
+    Material,
+    count,
+    ranked,
+    table_percent,
+)
 from visvm.bench.report.grouping import (
     SENSITIVE,
     Seeds,
@@ -287,7 +295,7 @@ def _overhead_table(setting: Setting, rank_times: bool) -> Table:
     methods = [each.run.method for each in runs]
     columns = [
         [Cell(each.label) for each in runs],
-        ranked(methods, [each.average for each in runs], percent),
+        ranked(methods, [each.average for each in runs], table_percent),
         *(
             # The encoder is no merit of a method, and of times that cannot be compared none is the
             # best.
