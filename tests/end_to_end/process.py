@@ -93,7 +93,7 @@ def teach(client, contents, label):
 def end_of(client, job):
     """How a job ended."""
     until = time.monotonic() + 60
-    while (told := client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
+    while (found := client.get(f"/api/jobs/{job}").json())["state"] in ("waiting", "running"):
         assert time.monotonic() < until
         time.sleep(0.005)
-    return told
+    return found

@@ -179,7 +179,7 @@ def test_classes_are_renamed_by_keyboard(untaught, visit, photos):
     expect(row_of(page, "navy").get_by_test_id("rename")).to_be_focused()
 
 
-def test_errors_are_told_where_they_happen(untaught, visit, photos, asked, tmp_path):
+def test_errors_are_shown_where_they_happen(untaught, visit, photos, asked, tmp_path):
     note, broken = tmp_path / "note.txt", tmp_path / "broken.png"
     note.write_text("not a photo")
     broken.write_text("not a photo either")

@@ -150,7 +150,7 @@ def test_a_token_is_taken_from_the_environment(place, tmp_path):
         (["--port", "99999"], {}, ["port"]),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_line(
+def test_what_cannot_be_served_is_reported_in_one_line(
     visvm, monkeypatch, place, tmp_path, options, environment, words
 ):
     for name, value in environment.items():
@@ -163,7 +163,7 @@ def test_what_cannot_be_served_is_told_in_one_line(
     assert not (tmp_path / "m.visvm").exists()
 
 
-def test_a_port_that_is_taken_is_told(visvm, place, tmp_path):
+def test_a_taken_port_is_reported(visvm, place, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -49,12 +49,12 @@ def problem(answer, status, code, *facts):
     """
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert (told["status"], told["code"]) == (status, code)
-    assert told["type"] == f"urn:visvm:problem:{told['code']}"
-    assert "\n" not in told["detail"]
+    shown = answer.json()
+    assert (shown["status"], shown["code"]) == (status, code)
+    assert shown["type"] == f"urn:visvm:problem:{shown['code']}"
+    assert "\n" not in shown["detail"]
     for fact in facts:
-        assert fact in told["detail"]
+        assert fact in shown["detail"]
 
 
 class Client(TestClient):

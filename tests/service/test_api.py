@@ -17,6 +17,8 @@ def test_a_new_model_is_taught_and_asked(client, place, tmp_path):
     assert client.classes() == {}
     contents, labels = photos(place / "test")
     problem(client.upload("/api/predict", contents[:1]), 409, "model-empty")
+    failed = client.end(client.upload("/api/evaluate", contents[:1], labels[:1]))["problem"]
+    assert (failed["status"], failed["code"]) == (409, "model-empty")
     result = client.teach(place / "base")
     assert (result["session"], result["n_images"], sorted(result["new_classes"])) == (
         1,
@@ -65,7 +67,7 @@ def test_learning_over_http_gives_the_model_that_the_library_gives(
     np.testing.assert_array_equal(served.head_.coefficients_, other.head_.coefficients_)
 
 
-def test_a_session_tells_accuracy_before_and_after(taught, place):
+def test_a_session_reports_accuracy_before_and_after(taught, place):
     tests, labels = photos(place / "test")
     result = taught.teach(place / "yellow", tests=tests, test_labels=labels)
     assert result["test"] == {
@@ -134,7 +136,7 @@ def test_the_model_can_be_downloaded(client, place, tmp_path):
     assert "attachment" in answer.headers["content-disposition"]
 
 
-def test_whoever_asks_again_is_told_that_nothing_changed(taught, place):
+def test_an_unchanged_model_is_answered_with_304(taught, place):
     first = taught.get("/api/model")
     tag = {"If-None-Match": first.headers["etag"]}
     assert taught.get("/api/model", headers=tag).status_code == 304
@@ -155,7 +157,7 @@ def test_a_job_can_be_followed_by_its_events(taught, place):
     assert events[-1]["result"]["new_classes"] == ["yellow"]
 
 
-def test_what_is_counted_is_told_to_prometheus(taught, place):
+def test_prometheus_gets_the_counts(taught, place):
     ask(taught, photos(place / "test")[0][:3])
     text = taught.get("/metrics").text
     for line in (
@@ -179,7 +181,7 @@ def test_what_is_counted_is_told_to_prometheus(taught, place):
     ],
 )
 @pytest.mark.parametrize("address", ["/api/learn", "/api/forget", "/api/evaluate"])
-def test_bad_input_is_told_in_one_line_and_changes_nothing(
+def test_bad_input_is_refused_in_one_line_and_changes_nothing(
     taught, tmp_path, address, contents, labels, code, facts
 ):
     before, model = (tmp_path / "m.visvm").read_bytes(), taught.get("/api/model").json()
@@ -195,7 +197,7 @@ def test_both_kinds_of_photos_that_cannot_be_read_are_named(taught, place):
     assert " photo 2 (" in answer.json()["detail"]
 
 
-def test_what_is_no_form_is_told_so(taught, place):
+def test_what_is_not_a_form_is_refused(taught, place):
     content, form = photos(place / "test")[0][0], {"content-type": "multipart/form-data"}
     problem(taught.post("/api/predict", content=content), 415, "form-missing")
     problem(taught.post("/api/predict", json={}), 415, "form-missing")
@@ -207,7 +209,7 @@ def test_what_is_no_form_is_told_so(taught, place):
     problem(taught.post("/api/predict", files={}, data={}, headers=form), 400, "form-broken")
 
 
-def test_what_is_no_request_is_told_so(taught, place):
+def test_what_is_not_a_request_is_refused(taught, place):
     content = photos(place / "test")[0][0]
     problem(taught.upload("/api/predict?top=0", [content]), 422, "request-invalid", "top")
     problem(taught.get("/api/nothing"), 404, "path-unknown", "openapi.json")

@@ -42,7 +42,7 @@ def image(value):
     return np.full((3, 2, 2), value, dtype=np.float32)
 
 
-def test_images_that_wait_are_encoded_together_and_given_to_whoever_sent_them(pair):
+def test_waiting_images_are_encoded_together_and_each_sender_gets_its_own(pair):
     inner, shared = pair
     first = shared.submit(image(-1))
     assert inner.begun.wait(10)
@@ -74,7 +74,7 @@ def test_questions_go_before_learning_but_not_for_ever(pair):
     assert len(inner.sizes) == 12
 
 
-def test_a_failure_is_told_to_whoever_waits_and_the_next_are_served(pair):
+def test_a_failure_reaches_those_who_wait_and_the_next_are_served(pair):
     inner, shared = pair
     inner.fails = True
     inner.gate.set()
@@ -98,7 +98,7 @@ def test_what_nobody_waits_for_any_more_is_not_encoded(pair):
     assert inner.sizes == [1, 1]
 
 
-def test_whoever_waits_when_it_is_closed_is_told(pair):
+def test_closing_cancels_what_waits(pair):
     inner, shared = pair
     first = shared.submit(image(0))
     assert inner.begun.wait(10)

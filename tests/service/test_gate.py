@@ -34,7 +34,7 @@ def guarded(taught, encoder, tmp_path):
     "address",
     ["/api/model", "/api/history", "/api/model/file", "/metrics", "/openapi.json", "/api/jobs/x"],
 )
-def test_without_a_token_nothing_is_told(guarded, address, header):
+def test_without_a_token_nothing_is_answered(guarded, address, header):
     encoded = {name: value.encode("latin-1") for name, value in header.items()}
     answer = guarded.get(address, headers=encoded)
     problem(answer, 401, "token-required")
@@ -56,7 +56,7 @@ def test_a_token_for_reading_asks_but_does_not_change(guarded, place):
         problem(guarded.post(address, json={}, headers=bearer(READ)), 403, "token-read-only")
 
 
-def test_whoever_reads_cancels_evaluations_and_no_changes(guarded, place):
+def test_a_reader_cancels_evaluations_and_no_changes(guarded, place):
     contents, labels = photos(place / "test")
     evaluation = guarded.upload(
         "/api/evaluate", contents[:1], labels[:1], headers=bearer(READ)
@@ -71,9 +71,9 @@ def test_whoever_reads_cancels_evaluations_and_no_changes(guarded, place):
 
 
 def test_the_document_says_where_a_token_is_needed(guarded, taught):
-    told = guarded.get("/openapi.json", headers=bearer(READ)).json()
-    assert told["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
-    for path, operations in told["paths"].items():
+    found = guarded.get("/openapi.json", headers=bearer(READ)).json()
+    assert found["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    for path, operations in found["paths"].items():
         for operation in operations.values():
             wanted = None if path in ("/api/health", "/api/ready") else [{"token": []}]
             assert operation.get("security") == wanted, path
@@ -211,7 +211,7 @@ def test_no_file_but_the_page_is_served(client, path):
     assert client.get(path.replace("\x00", "%00")).status_code == 404
 
 
-def test_the_log_tells_routes_sizes_and_times_only(taught, place, caplog):
+def test_the_log_has_only_routes_sizes_and_times(taught, place, caplog):
     with caplog.at_level(logging.INFO, "visvm.service"):
         taught.end(taught.upload("/api/learn", photos(place / "yellow")[0], ["topsecret"]))
         taught.get("/api/jobs/secretjob?secret=1", headers={"User-Agent": "secretagent"})

@@ -92,7 +92,7 @@ def test_evaluations_leave_room_for_changes(slow, place):
     assert [slow.end(job)["state"] for job in jobs] == ["done"] * 3
 
 
-def test_a_full_disk_is_told(taught, place, monkeypatch):
+def test_a_full_disk_is_reported(taught, place, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -101,7 +101,7 @@ def test_a_full_disk_is_told(taught, place, monkeypatch):
     problem(answer, 507, "upload-unstored", "No space left")
 
 
-def test_too_many_changes_are_told_to_come_back(slow, place):
+def test_too_many_changes_may_come_back_later(slow, place):
     jobs = [slow.upload("/api/learn", photos(place / "yellow")[0], ["y"])]
     assert slow.begun.wait(10)
     jobs += [slow.upload("/api/learn", photos(place / "yellow")[0], ["y"]) for _ in range(2)]
@@ -114,7 +114,7 @@ def test_too_many_changes_are_told_to_come_back(slow, place):
     assert slow.classes()["y"] == 15
 
 
-def test_too_many_questions_are_told_to_come_back(slow, place):
+def test_too_many_questions_may_come_back_later(slow, place):
     contents = photos(place / "test")[0]
     answers = []
     thread = threading.Thread(

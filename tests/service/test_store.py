@@ -106,7 +106,7 @@ def test_a_model_of_another_transform_in_its_place_is_not_served(taught, place, 
     assert ImageClassifier.load(tmp_path / "m.visvm").transform == "squash"
 
 
-def test_whoever_waits_for_another_program_can_be_cancelled(taught, place, tmp_path):
+def test_a_change_that_waits_for_another_program_can_be_cancelled(taught, place, tmp_path):
     holder = FileLock(tmp_path / ".m.visvm.lock")
     with holder:
         job = taught.upload("/api/learn", *photos(place / "yellow"))
@@ -167,7 +167,7 @@ def test_all_images_of_a_request_are_answered_by_one_state_of_the_model(taught, 
     )
 
 
-def test_an_error_that_is_ours_tells_nothing_of_the_insides(taught, place, monkeypatch, caplog):
+def test_an_internal_error_shows_nothing_of_the_insides(taught, place, monkeypatch, caplog):
     def broken(*_, **__):
         raise RuntimeError("secret insides")
 

@@ -82,8 +82,8 @@ async def _http_problem(_: Request, error: Exception) -> Response:
         404: ("This path is unknown.", "path-unknown"),
         405: ("This path does not take this method.", "method-unknown"),
     }.get(error.status_code, ("The body cannot be read.", "body-unreadable"))
-    told = problem(error.status_code, f"{what} See /openapi.json.", code)
-    return problem_response(told, dict(error.headers or {}))
+    answer = problem(error.status_code, f"{what} See /openapi.json.", code)
+    return problem_response(answer, dict(error.headers or {}))
 
 
 async def _validation_problem(_: Request, error: Exception) -> Response:

@@ -120,11 +120,9 @@ class Rights:
 
 
 def require_writing(may_write: bool) -> None:
-    """Refuse a change to whoever may only read."""
+    """Refuse a change to a client that may only read."""
     if not may_write:
-        detail = (
-            "This token only allows reading. Ask the operator for the token that allows changes."
-        )
+        detail = "This token only allows reading. Ask the operator for the one that allows changes."
         raise RefusedError(403, detail, code="token-read-only")
 
 
@@ -141,7 +139,8 @@ async def own_page(request: Request) -> None:
 def trusted_hosts(app: ASGIApp, hosts: Iterable[str]) -> ASGIApp:
     """Answer only requests for these names: a foreign page may give its own name our address.
 
-    Starlette's middleware decides; it is wrapped as it would answer in plain text.
+    Starlette's middleware decides (from 1.7 on also on IPv6); it is wrapped as it would answer in
+    plain text.
     """
     names = sorted(f"[{host}]" if ":" in host else host for host in hosts)
 

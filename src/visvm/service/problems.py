@@ -101,9 +101,9 @@ def problem_of(error: Exception) -> Problem:
     return problem(500, detail, "internal")
 
 
-def problem_response(told: Problem, headers: dict[str, str] | None = None) -> Response:
+def problem_response(answer: Problem, headers: dict[str, str] | None = None) -> Response:
     """Return a problem as an answer."""
-    return Response(told.model_dump_json(), told.status, headers, MEDIA_TYPE)
+    return Response(answer.model_dump_json(), answer.status, headers, MEDIA_TYPE)
 
 
 def refusal_response(error: Exception) -> Response:

@@ -11,7 +11,7 @@ import { h, openDialog } from './dom.js';
 const TOKEN = 'visvm-token';
 const DENIED = 'This server asks for a token, and none was given.';
 
-/** The codes of problems that the page answers by itself; the first one is its own. */
+/** Codes that the page acts on. The first one is its own: the server did not answer. */
 export const NO_ANSWER = 'no-answer';
 export const TOKEN_REQUIRED = 'token-required';
 export const JOB_UNKNOWN = 'job-unknown';
