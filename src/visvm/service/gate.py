@@ -139,7 +139,7 @@ async def own_page(request: Request) -> None:
 def trusted_hosts(app: ASGIApp, hosts: Iterable[str]) -> ASGIApp:
     """Answer only requests for these names: a foreign page may give its own name our address.
 
-    Starlette's middleware decides (from 1.10 on also on IPv6); it is wrapped as it would answer in
+    Starlette's middleware decides (from 1.7 on also on IPv6); it is wrapped as it would answer in
     plain text.
     """
     names = sorted(f"[{host}]" if ":" in host else host for host in hosts)
