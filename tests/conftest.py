@@ -23,14 +23,31 @@ def stream():
     return make_stream()
 
 
+class Outcome(tuple):
+    """Exit code, standard output and standard error of a command, and the code of its error."""
+
+    error_code = None
+
+
 @pytest.fixture
 def visvm(monkeypatch, capsys):
-    """Run a command: exit code, standard output, standard error."""
+    """Run a command and return its ``Outcome``."""
+    describe_error = cli.describe_error
 
     def run(*arguments):
+        described = []
+
+        def noting(error):
+            said = describe_error(error)
+            described.append(said and said[0])
+            return said
+
+        monkeypatch.setattr(cli, "describe_error", noting)
         monkeypatch.setattr(sys, "argv", ["visvm", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
             cli.main()
-        return stop.value.code or 0, *capsys.readouterr()
+        outcome = Outcome((stop.value.code or 0, *capsys.readouterr()))
+        outcome.error_code = described[0] if described else None
+        return outcome
 
     return run

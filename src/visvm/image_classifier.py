@@ -1,10 +1,9 @@
 """Images and labels in, a model out: what ``ImagePredictor`` does, and learning."""
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,26 +12,25 @@ from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform
 from visvm.encoders.sources import Source, as_source
-from visvm.errors import (
-    IncompatibleModelError,
-    InputError,
-    ModelFileError,
-    shown,
-)
+from visvm.errors import IncompatibleModelError, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
+from visvm.learning.labelled import (
+    Images,
+    Labelled,
+    LabelledFeatures,
+    encode_labelled,
+    read_labelled,
+)
+from visvm.learning.session import learn_session, learn_sums
+from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes
-from visvm.model import file as model_file
 from visvm.model.labels import Label, check_label, some_of
 from visvm.model.predictor import ImagePredictor
 from visvm.model.results import Evaluation, SessionReport, evaluate_labels
 from visvm.model.sites import SiteStatistics
-from visvm.model.state import EncoderId, Model
+from visvm.model.state import EncoderId
 from visvm.progress import Progress, silent
-
-if TYPE_CHECKING:
-    from visvm.learning.labelled import Images, Labelled, LabelledFeatures
-    from visvm.learning.work import Engine, Work
 
 
 class ImageClassifier(ImagePredictor):
@@ -86,34 +84,8 @@ class ImageClassifier(ImagePredictor):
             random_state=random_state,
             memory_limit=memory_limit,
         )
-        super().__init__(encoder, transform, cache, options)
+        super().__init__(encoder, transform=transform, cache=cache, options=options)
         self.max_base_images = max_base_images
-
-    @classmethod
-    def of(
-        cls,
-        model: Model,
-        *,
-        encoder: str | Encoder | None = None,
-        cache: bool | Path | FeatureCache = True,
-        memory_limit: float | None = None,
-    ) -> Self:
-        """Return a classifier with a model.
-
-        Parameters
-        ----------
-        model : Model
-        encoder : str or Encoder, optional
-            Where the encoder is on this machine, if the model's name for it does not say.
-        cache, memory_limit
-            As in the constructor.
-        """
-        made = cls(encoder or model.encoder.name, transform=model.encoder.transform, cache=cache)
-        made._options = replace(model.head.settled.options, memory_limit=memory_limit)
-        made.model_ = replace(model, head=model.head.with_options(made._options))
-        if made._encoder is not None:
-            made._check_digest(made._encoder.digest)
-        return made
 
     def check_options(self, progress: Progress = silent) -> None:
         """Refuse options that learning would refuse; the encoder is loaded for it."""
@@ -127,12 +99,12 @@ class ImageClassifier(ImagePredictor):
 
     def learn(
         self,
-        images: "Images",
+        images: Images,
         labels: Sequence[Label] | None = None,
         *,
         test: str | Path | tuple[Sequence[str | Source], Sequence[Label]] | None = None,
         skip_unreadable: bool = False,
-        engine: "Engine | None" = None,
+        engine: Engine | None = None,
         progress: Progress = silent,
     ) -> SessionReport:
         """Learn one session: any mix of new classes and more images of known ones.
@@ -161,9 +133,6 @@ class ImageClassifier(ImagePredictor):
         -------
         SessionReport
         """
-        from visvm.learning.labelled import read_labelled
-        from visvm.learning.session import learn_session
-
         self._require_sums("learn more")
         given, tests = read_labelled(images, labels), None
         if test is not None:
@@ -181,11 +150,11 @@ class ImageClassifier(ImagePredictor):
 
     def learn_statistics(
         self,
-        images: "Images",
+        images: Images,
         labels: Sequence[Label] | None = None,
         *,
         skip_unreadable: bool = False,
-        engine: "Engine | None" = None,
+        engine: Engine | None = None,
         progress: Progress = silent,
     ) -> SiteStatistics:
         """Return the sums of images, for a model elsewhere to take in with ``merge``.
@@ -198,9 +167,6 @@ class ImageClassifier(ImagePredictor):
         images, labels, skip_unreadable, engine, progress
             As in ``learn``.
         """
-        from visvm.learning.labelled import read_labelled
-        from visvm.learning.session import learn_sums
-
         self._require_sums("learn")
         if self.model_ is None:
             raise InputError(
@@ -213,9 +179,7 @@ class ImageClassifier(ImagePredictor):
         work = self._work(given, skip_unreadable)
         return SiteStatistics(learn_sums(self.model_, work, engine=engine, progress=progress))
 
-    def _work(self, given: "Labelled", skip_unreadable: bool) -> "Work":
-        from visvm.learning.work import plan_session
-
+    def _work(self, given: Labelled, skip_unreadable: bool) -> Work:
         encoder = self.load_encoder()
         return plan_session(
             given,
@@ -230,7 +194,7 @@ class ImageClassifier(ImagePredictor):
 
     def forget(
         self,
-        images: "Images",
+        images: Images,
         labels: Sequence[Label] | None = None,
         *,
         skip_unreadable: bool = False,
@@ -245,8 +209,6 @@ class ImageClassifier(ImagePredictor):
         images, labels, skip_unreadable, progress
             As in ``learn``; the images must be those that were learned.
         """
-        from visvm.learning.labelled import read_labelled
-
         self._require_sums("forget")
         model = self._known()
         samples = self._encode(read_labelled(images, labels), progress, skip_unreadable)
@@ -277,7 +239,7 @@ class ImageClassifier(ImagePredictor):
         IncompatibleModelError
             They are of another model; or a site, or the same model, would be counted twice.
         """
-        self.model_ = changes.merged(self._settled(), map(_as_site, others))
+        self.model_ = changes.merged(_as_site(self).model, map(_as_site, others))
         return self
 
     @classmethod
@@ -317,7 +279,6 @@ class ImageClassifier(ImagePredictor):
             The site was never merged, or its sums were others; or ``forget`` has taken out images
             of it; or a site that it held was taken out, or renamed, separately.
         """
-        self._require_sums("unmerge")
         self.model_ = changes.unmerged(self._settled(), _as_site(other))
         return self
 
@@ -358,15 +319,13 @@ class ImageClassifier(ImagePredictor):
         self, images: Sequence[str | Source], *, progress: Progress = silent
     ) -> LayerFeatures:
         """Return the layer features of images, (n, width): what ``VisClassifier`` takes."""
-        from visvm.learning.labelled import Labelled
-
         sources = [as_source(image) for image in images]
         given = Labelled(sources, [0] * len(sources))
         return self._encode(given, progress, skip_unreadable=False).features
 
     def evaluate(
         self,
-        images: "Images",
+        images: Images,
         labels: Sequence[Label] | None = None,
         *,
         skip_unreadable: bool = False,
@@ -379,8 +338,6 @@ class ImageClassifier(ImagePredictor):
         images, labels, skip_unreadable, progress
             As in ``learn``.
         """
-        from visvm.learning.labelled import read_labelled
-
         model, given, classes = self._known(), read_labelled(images, labels), set(self.classes_)
         unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
         known = given.only(classes)
@@ -395,72 +352,11 @@ class ImageClassifier(ImagePredictor):
             samples.labels, predicted, never_learned=unknown, skipped=samples.skipped
         )
 
-    # The file
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to a file; an old one stays until the new one is whole."""
-        model = self._settled()
-        if model.sums_on_disk:
-            raise ModelFileError(
-                "This model was loaded for predicting, without its sums. Load it whole to save it, "
-                "or export it.",
-                code="sums-missing",
-            )
-        model_file.write(Path(path), model)
-
-    def export(self, path: str | Path) -> None:
-        """Write only what predicting needs: the file cannot learn, merge or forget."""
-        model_file.write(Path(path), changes.for_prediction(self._settled()))
-
-    def export_for_site(self, path: str | Path) -> str:
-        """Write what another site needs to learn for this model; return the id of the site.
-
-        That is the encoder's name, the mixer's weights, the map's seed, λ and which blocks are
-        fused. No class, no sums, no coefficients and no history are in it.
-        """
-        site = secrets.token_hex(8)
-        model_file.write(Path(path), changes.for_site(self._settled(), site))
-        return site
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        *,
-        encoder: str | Encoder | None = None,
-        cache: bool | Path | FeatureCache = True,
-        memory_limit: float | None = None,
-        for_prediction: bool = False,
-    ) -> Self:
-        """Read a model from a file.
-
-        Parameters
-        ----------
-        path : path
-        encoder : str or Encoder, optional
-            Where the encoder is on this machine, if it has no name of the catalogue; its weights
-            must be the same.
-        cache, memory_limit
-            As in the constructor.
-        for_prediction : bool, default=False
-            Leave the sums on disk: quicker, and enough for predicting.
-        """
-        model = model_file.read(Path(path), sums=not for_prediction)
-        if model.head.coefficients is None:
-            raise ModelFileError(
-                f"{shown(path)} holds sums and no model to ask. Add it to one with "
-                f"'visvm merge OUT MODEL {shown(Path(path).name)}'.",
-                code="sums-only",
-            )
-        return cls.of(model, encoder=encoder, cache=cache, memory_limit=memory_limit)
-
     # Parts
 
     def _encode(
-        self, given: "Labelled", progress: Progress, skip_unreadable: bool
-    ) -> "LabelledFeatures":
-        from visvm.learning.labelled import encode_labelled
-
+        self, given: Labelled, progress: Progress, skip_unreadable: bool
+    ) -> LabelledFeatures:
         encoder = self.load_encoder(progress)
         return encode_labelled(
             given,

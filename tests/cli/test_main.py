@@ -1,4 +1,4 @@
-"""The command line as a person uses it: in this process where that is the same, in one of its own where it is not."""
+"""The command line as a person uses it, in a process of its own where that makes a difference."""
 
 import json
 import os
@@ -37,14 +37,18 @@ def learn(visvm, tmp_path):
     return run
 
 
-def refused(outcome, *words):
-    """One clear line, exit code 2, nothing on standard output."""
-    code, out, err = outcome
-    assert (code, out) == (2, "")
+def refused(outcome, *facts, code=None):
+    """Expect one line that names the facts, exit code 2, and nothing on standard output.
+
+    Codes of errors that other packages raise are their tests' concern.
+    """
+    exit_code, out, err = outcome
+    assert (exit_code, out) == (2, "")
     assert err.startswith("visvm: ")
     assert err.count("\n") == 1
-    for word in words:
-        assert word in err
+    assert outcome.error_code == code or (code is None and outcome.error_code), outcome.error_code
+    for fact in facts:
+        assert fact in err
     return err
 
 
@@ -122,9 +126,17 @@ def test_a_later_session_needs_no_option_and_keeps_the_old_classes(visvm, learn,
 def test_options_of_a_new_model_are_refused_later(visvm, learn, photos):
     learn(photos)
     before = Path("m.visvm").read_bytes()
-    refused(visvm("learn", "m.visvm", photos, "--components", 61), "--components", "60", "61")
-    refused(visvm("learn", "m.visvm", photos, "--transform", "squash"), "--transform", "crop")
-    refused(visvm("learn", "m.visvm", photos, "--encoder", "dinov2-s15"), "dinov2-s15")
+    given = ["learn", "m.visvm", photos]
+    for option, value, own in (
+        ("--components", 61, "60"),
+        ("--transform", "squash", "crop"),
+        ("--ridge", 7, "has"),
+        ("--seed", 5, "0"),
+    ):
+        told = refused(visvm(*given, option, value), code="option-of-new-model")
+        assert f"{option} {value}" in told.replace(".0", "")
+        assert own in told
+    refused(visvm(*given, "--encoder", "dinov2-s15"), "dinov2-s15")
     assert Path("m.visvm").read_bytes() == before
 
 
@@ -134,69 +146,95 @@ def test_a_failed_learn_leaves_the_model_as_it_was(visvm, learn, photos, tmp_pat
     tiny.write_photos(tmp_path / "bad", classes=("yellow",), seed=2)
     for name in ("one.jpg", "two.png"):
         (tmp_path / "bad" / "yellow" / name).write_bytes(b"no image")
-    err = refused(visvm("learn", "m.visvm", "bad"), "one.jpg", "two.png", "--skip-unreadable")
-    assert "2 cannot be read" in err
+    facts = ("2 files", "one.jpg", "two.png", "--skip-unreadable")
+    refused(visvm("learn", "m.visvm", "bad"), *facts, code="images-unreadable")
     assert Path("m.visvm").read_bytes() == before
     code, out, _ = visvm("learn", "m.visvm", "bad", "--skip-unreadable")
     assert code == 0
-    assert "left out 2 unreadable files" in out
+    assert "skipped 2 unreadable files" in out
 
 
 def test_predict_says_what_it_can_and_then_what_it_cannot(visvm, learn, photos, tmp_path):
     learn(photos)
     (tmp_path / "held out" / "red" / "zz.jpg").write_bytes(b"no image")
-    code, out, err = visvm("predict", "m.visvm", "held out", "--json")
-    assert code == 2
-    assert len(out.splitlines()) == 18
-    assert "zz.jpg" in err
-    assert err.count("\n") == 1
+    for options in ([], ["--json"]):
+        code, out, err = outcome = visvm("predict", "m.visvm", "held out", *options)
+        assert (code, outcome.error_code) == (2, "images-unreadable")
+        lines = out.splitlines()
+        assert len(lines) == 18 + len(options)
+        assert "zz.jpg" in err
+        assert err.count("\n") == 1
+    assert ["label" in json.loads(line) for line in lines] == [True] * 18 + [False]
+    assert json.loads(lines[-1])["error"]["code"] == "images-unreadable"
+
+
+NEW = ["learn", "new.visvm", "photos"]
+NEW_TINY = [*NEW, "--encoder", "tiny.onnx"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "facts"),
     [
-        (["learn"], ["MODEL"]),
-        (["lern", "m.visvm"], ["lern", "learn"]),
-        (["learn", "m.visvm", "nowhere"], ["nowhere", "does not exist"]),
-        (["learn", "nowhere/m.visvm", "photos"], ["nowhere"]),
-        (["learn", "photos", "photos"], ["is a folder"]),
-        (["learn", "m.visvm", "photos/red"], ["one sub-folder per class"]),
-        (["learn", "new.visvm", "photos", "--encoder", "nonsense"], ["nonsense", "dinov2-s14"]),
-        (["learn", "new.visvm", "photos", "--transform", "stretch"], ["stretch", "crop"]),
+        (["learn"], "usage", ["MODEL"]),
+        (["lern", "m.visvm"], "usage", ["lern", "learn"]),
+        (["learn", "m.visvm", "nowhere"], "images-missing", ["nowhere"]),
+        (["learn", "nowhere/m.visvm", "photos"], "folder-missing", ["nowhere"]),
+        (["learn", "photos", "photos"], "file-is-folder", ["photos"]),
+        (["learn", "m.visvm", "photos/red"], "classes-missing", ["photos/red"]),
+        ([*NEW, "--encoder", "nonsense"], None, ["nonsense", "dinov2-s14"]),
+        ([*NEW, "--transform", "stretch"], None, ["stretch", "crop"]),
+        ([*NEW_TINY, "--components", "0"], "parameter-n-components", ["n_components"]),
+        ([*NEW_TINY, "--test", "nowhere"], "images-missing", ["nowhere"]),
+        (["predict", "nothing.visvm", "photos"], "file-missing", ["nothing.visvm"]),
+        (["predict", "m.visvm", "*.nothing"], "images-empty", ["*.nothing"]),
+        (["predict", "m.visvm", "photos", "--top", "0"], "usage", ["--top"]),
+        (["evaluate", "m.visvm", "photos", "--plot", "x.docx"], None, [".png"]),
+        (["info", "tiny.onnx"], "file-foreign", ["tiny.onnx"]),
+        (["rename-class", "nothing.visvm", "a", "b"], "file-missing", ["nothing.visvm"]),
+        (["export", "m.visvm", "/dev/null", "--force"], "file-is-device", ["/dev/null"]),
+        (["merge", "out.visvm", "m.visvm"], "merge-one", ["visvm merge OUT MODEL SITE"]),
+        (["merge", "m.visvm", "m.visvm", "m.visvm"], "file-exists", ["m.visvm", "--force"]),
+        (["rename-class", "m.visvm", "purple", "violet"], "class-unknown", ["purple", "red"]),
+        (["rename-class", "m.visvm", "red", "blue"], "class-exists", ["blue"]),
+        (["forget-class", "m.visvm", "purple"], "class-unknown", ["purple", "red"]),
+        (["forget-class", "nothing.visvm", "red"], "file-missing", ["nothing.visvm"]),
+        (["export", "m.visvm", "m.visvm"], "file-exists", ["m.visvm", "--force"]),
+        (["export", "m.visvm", "m.visvm", "--force"], "output-is-model", ["m.visvm"]),
         (
-            ["learn", "new.visvm", "photos", "--encoder", "tiny.onnx", "--components", "0"],
-            ["n_components"],
+            ["export", "m.visvm", "--for-site", "./m.visvm", "--force"],
+            "output-is-model",
+            ["m.visvm"],
         ),
-        (
-            ["learn", "new.visvm", "photos", "--encoder", "tiny.onnx", "--test", "nowhere"],
-            ["nowhere"],
-        ),
-        (["predict", "nothing.visvm", "photos"], ["nothing.visvm"]),
-        (["predict", "m.visvm", "*.nothing"], ["*.nothing"]),
-        (["predict", "m.visvm", "photos", "--top", "0"], ["top"]),
-        (["evaluate", "m.visvm", "photos", "--plot", "x.docx"], [".png"]),
-        (["info", "tiny.onnx"], ["must be a model"]),
-        (["rename-class", "nothing.visvm", "a", "b"], ["nothing.visvm"]),
-        (["export", "m.visvm", "/dev/null", "--force"], ["device"]),
-        (["merge", "out.visvm", "m.visvm"], ["two models"]),
-        (["merge", "m.visvm", "m.visvm", "m.visvm"], ["exists", "--force"]),
-        (["rename-class", "m.visvm", "purple", "violet"], ["purple"]),
-        (["rename-class", "m.visvm", "red", "blue"], ["blue", "already"]),
-        (["forget-class", "m.visvm", "purple"], ["purple", "red"]),
-        (["forget-class", "nothing.visvm", "red"], ["nothing.visvm"]),
-        (["export", "m.visvm", "m.visvm"], ["exists"]),
-        (["export", "m.visvm", "m.visvm", "--force"], ["another file"]),
-        (["export", "m.visvm", "--for-site", "./m.visvm", "--force"], ["another file"]),
-        (["weights", "fetch", "nonsense"], ["nonsense"]),
-        (["weights", "path", "clip-b16-openai"], ["visvm weights fetch"]),
+        (["doctor", "date"], "doctor-unknown", ["date"]),
+        (["doctor", "--data", "."], "option-without-data", ["--data"]),
+        (["weights", "fetch", "nonsense"], None, ["nonsense"]),
+        (["weights", "path", "clip-b16-openai"], None, ["visvm weights fetch"]),
     ],
 )
-def test_mistakes_get_one_line_and_change_nothing(visvm, learn, photos, arguments, words):
+def test_mistakes_get_one_line_and_change_nothing(visvm, learn, photos, arguments, code, facts):
     learn(photos)
     before = Path("m.visvm").read_bytes()
-    refused(visvm(*arguments), *words)
+    refused(visvm(*arguments), *facts, code=code)
     assert Path("m.visvm").read_bytes() == before
     assert not Path("new.visvm").exists()
+
+
+def test_with_json_a_mistake_is_json_with_its_code(visvm, learn, photos):
+    learn(photos)
+    (photos / "red" / "zz.jpg").write_bytes(b"no image")
+    for arguments, code in (
+        (["info", "nothing.visvm"], "file-missing"),
+        (["learn", "m.visvm", "nowhere"], "images-missing"),
+        (["evaluate", "m.visvm", "photos"], "images-unreadable"),
+        (["learn"], "usage"),
+        (["export", "m.visvm", "m.visvm"], "usage"),  # which has no --json
+    ):
+        exit_code, out, err = outcome = visvm(*arguments, "--json")
+        said = json.loads(out)
+        assert (exit_code, outcome.error_code) == (2, code)
+        assert said == {"error": {"code": code, "message": err.removeprefix("visvm: ").rstrip()}}
+        assert said["error"]["message"]
+        refused(visvm(*arguments[:3]), code="file-exists" if arguments[0] == "export" else code)
 
 
 def test_a_class_is_forgotten_without_its_photos_and_two_are_put_together(visvm, learn, photos):
@@ -220,12 +258,9 @@ def test_an_encoder_that_has_moved_is_asked_for(visvm, learn, photos, tmp_path):
     learn(photos)
     for name in ("tiny.onnx", "tiny.onnx.json"):
         (tmp_path / name).rename(tmp_path / f"moved-{name}")
-    refused(
-        visvm("learn", "m.visvm", photos),
-        "must be on this machine",
-        "say where it is with --encoder",
-    )
+    refused(visvm("learn", "m.visvm", photos), "--encoder", code="encoder-elsewhere")
     assert visvm("learn", "m.visvm", photos, "--encoder", "moved-tiny.onnx")[0] == 0
+    assert visvm("learn", "m.visvm", photos)[0] == 0  # it is remembered where it is
 
 
 @pytest.mark.filterwarnings("default")
@@ -257,9 +292,11 @@ def test_merge_forget_rename_export(visvm, learn, photos, tmp_path):
     assert Path("small.visvm").stat().st_size < Path("whole.visvm").stat().st_size
     said = json.loads(visvm("predict", "small.visvm", "held out/red/1-0.png", "--json")[1])
     assert said["label"] == "crimson"
-    refused(visvm("learn", "small.visvm", photos), "exported")
-    refused(visvm("forget", "small.visvm", photos), "exported")
-    refused(visvm("merge", "x.visvm", "whole.visvm", "small.visvm"), "exported")
+    refused(visvm("learn", "small.visvm", photos), "exported", code="sums-missing")
+    refused(visvm("forget", "small.visvm", photos), "exported", code="sums-missing")
+    refused(
+        visvm("merge", "x.visvm", "whole.visvm", "small.visvm"), "exported", code="sums-missing"
+    )
 
 
 def test_the_home_folder_may_be_written_as_a_tilde(visvm, photos, tmp_path, monkeypatch):
@@ -268,8 +305,8 @@ def test_the_home_folder_may_be_written_as_a_tilde(visvm, photos, tmp_path, monk
     assert visvm("learn", "~/m.visvm", photos, *options)[0] == 0
     assert visvm("learn", "~/m.visvm", photos)[0] == 0
     assert len(json.loads(visvm("info", "~/m.visvm", "--json")[1])["sessions"]) == 2
-    refused(visvm("export", "m.visvm", "~/m.visvm"), "exists")
-    refused(visvm("predict", "m.visvm", "~nobody.png"), "~nobody.png")
+    refused(visvm("export", "m.visvm", "~/m.visvm"), code="file-exists")
+    refused(visvm("predict", "m.visvm", "~nobody.png"), "~nobody.png", code="images-unreadable")
 
 
 def test_a_terminal_without_greek_is_no_reason_to_fail(learn, photos):
@@ -295,8 +332,8 @@ def test_no_command_shows_help_and_nothing_else(visvm):
 
 def test_a_poor_first_session_is_told(learn, tmp_path, visvm):
     tiny.write_photos(tmp_path / "few", classes=("red",), n=2)
-    assert "first session of few" in learn(tmp_path / "few")[2]
-    assert "first session" not in visvm("learn", "m.visvm", "few")[2]
+    assert "The first session sets a model up for good" in learn(tmp_path / "few")[2]
+    assert visvm("learn", "m.visvm", "few")[2] == ""
 
 
 def test_quiet_says_nothing(visvm, learn, photos):
@@ -363,6 +400,10 @@ def test_help_and_prediction_import_no_more_than_they_need(learn, photos):
     learn(photos)
     assert not {"numpy", "sklearn", "onnxruntime", "torch"} & set(loaded_by("--help"))
     assert not {"torch", "transformers", "onnx", "matplotlib"} & set(loaded_by("info", "m.visvm"))
+    loaded = set(loaded_by("predict", "m.visvm", photos / "red", "--quiet"))
+    assert {"visvm.model.predictor", "onnxruntime"} <= loaded
+    unneeded = {"sklearn", "torch", "visvm.image_classifier", "visvm.learning"}
+    assert not {".".join(name.split(".")[:2]) for name in loaded} & unneeded
 
 
 def test_a_reader_that_goes_away_is_no_error(learn, photos):

@@ -33,16 +33,14 @@ def predict(
     """Say what images show: the likeliest class of each, with its probability."""
     from visvm.cli.terminal import out, progress_bars
     from visvm.encoders.pipeline import Unreadable, refuse_unreadable
-    from visvm.image_classifier import ImageClassifier
+    from visvm.model.predictor import ImagePredictor
 
     paths = _expand(images)
-    classifier = ImageClassifier.load(
-        model, encoder=encoder, cache=not no_cache, for_prediction=True
-    )
+    predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     unreadable = []
     # Lines that appear one by one are progress enough; a bar between them would tear them.
     with progress_bars(quiet, bars=not out().is_terminal) as progress:
-        for outcome in classifier.predict_stream(paths, top=top, raw=raw, progress=progress):
+        for outcome in predictor.predict_stream(paths, top=top, raw=raw, progress=progress):
             if isinstance(outcome, Unreadable):
                 unreadable.append(outcome)
             else:

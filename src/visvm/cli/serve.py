@@ -59,7 +59,7 @@ def serve(
         raise InputError(
             f"The service needs {error.name}, which is not installed. Install it with: "
             "pip install 'visvm[serve]'",
-            code="serve-not-installed",
+            code="package-missing",
         ) from error
     if verbose:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")

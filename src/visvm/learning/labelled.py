@@ -184,12 +184,12 @@ def _from_folder(folder: Path) -> Labelled:
         raise InputError(
             f"{shown(folder)} has {what} in it. Sort the images into one sub-folder per class, "
             "named after it.",
-            code="folder-without-classes",
+            code="classes-missing",
         )
     if loose:
         raise InputError(
             f"{shown(loose[0])} lies beside the sub-folders. Move it into that of its class.",
-            code="image-without-class",
+            code="image-outside-class",
         )
     paths: list[Source] = []
     labels: list[Label] = []

@@ -171,7 +171,7 @@ def _cluster(address: str, actors: int | None) -> Iterator[None]:
         raise InputError(
             f"Learning on Ray needs {error.name}, which is not installed. Install it with: "
             "pip install 'visvm[ray]'",
-            code="ray-not-installed",
+            code="package-missing",
         ) from error
     if ray.is_initialized():
         yield

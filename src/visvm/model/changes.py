@@ -183,8 +183,8 @@ def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Mod
     merge : bool, default=False
         If the new name is a class already, make both one, as if learned under one label.
     """
-    if merge and new in model.counts:
-        require_sums(model, "put classes together")
+    if model.sums_on_disk or (merge and new in model.counts):
+        require_sums(model, "put classes together" if merge else "rename a class")
     head = model.head.renamed(old, new, merge=merge)
     counts = {new if label == old else label: count for label, count in model.counts.items()}
     kept = [counts[label] for label in head.classes.tolist()] if head.sums is None else []

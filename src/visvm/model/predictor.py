@@ -1,10 +1,12 @@
-"""Images in, answers out: a model, and the encoder that it sees through.
+"""Images in, answers out: a model, its file, and the encoder that it sees through.
 
-``ImageClassifier`` is this and learning.
+``ImageClassifier`` is this and learning, which predicting does not import.
 """
 
 import copy
+import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -23,9 +25,12 @@ from visvm.errors import (
     InputError,
     ModelFileError,
     WeightsError,
+    shown,
 )
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
+from visvm.model import changes
+from visvm.model import file as model_file
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
 from visvm.model.sites import report_as_dict
@@ -37,13 +42,13 @@ if TYPE_CHECKING:
 
 
 class ImagePredictor:
-    """What encodes images and says what they show, by a model.
+    """Encodes images and says what they show; ``load`` reads its model from a file.
 
     Parameters
     ----------
     encoder, transform, cache
         As in ``ImageClassifier``.
-    options : HeadOptions
+    options : HeadOptions, optional
         Of the head, before there is a model.
 
     Attributes
@@ -55,9 +60,10 @@ class ImagePredictor:
     def __init__(
         self,
         encoder: str | Encoder,
-        transform: str,
-        cache: bool | Path | FeatureCache,
-        options: HeadOptions,
+        *,
+        transform: str = "crop",
+        cache: bool | Path | FeatureCache = True,
+        options: HeadOptions | None = None,
     ) -> None:
         check_transform(transform)
         self._encoder = None if isinstance(encoder, str) else encoder
@@ -65,11 +71,96 @@ class ImagePredictor:
         self.transform = transform
         self.cache = cache
         self.model_: Model | None = None
-        self._options = options
+        self._options = options or HeadOptions()
 
     def __repr__(self) -> str:
         known = f"{len(self.classes_)} classes, {len(self.history_)} sessions"
-        return f"ImageClassifier({self.encoder_name!r}: {known})"
+        return f"{type(self).__name__}({self.encoder_name!r}: {known})"
+
+    # The file
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        encoder: str | Encoder | None = None,
+        cache: bool | Path | FeatureCache = True,
+        memory_limit: float | None = None,
+        for_prediction: bool = False,
+    ) -> Self:
+        """Read a model from a file.
+
+        Parameters
+        ----------
+        path : path
+        encoder : str or Encoder, optional
+            Where the encoder is on this machine, if it has no name of the catalogue; its weights
+            must be the same.
+        cache, memory_limit
+            As in the constructor.
+        for_prediction : bool, default=False
+            Leave the sums on disk: quicker, and enough for predicting.
+        """
+        model = model_file.read(Path(path), sums=not for_prediction)
+        if model.head.coefficients is None:
+            raise ModelFileError(
+                f"{shown(path)} holds sums and no model to ask. Add it to one with "
+                f"'visvm merge OUT MODEL {shown(Path(path).name)}'.",
+                code="sums-only",
+            )
+        return cls.of(model, encoder=encoder, cache=cache, memory_limit=memory_limit)
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        *,
+        encoder: str | Encoder | None = None,
+        cache: bool | Path | FeatureCache = True,
+        memory_limit: float | None = None,
+    ) -> Self:
+        """Return a classifier with a model.
+
+        Parameters
+        ----------
+        model : Model
+        encoder : str or Encoder, optional
+            Where the encoder is on this machine, if the model's name for it does not say.
+        cache, memory_limit
+            As in the constructor.
+        """
+        made = cls(encoder or model.encoder.name, transform=model.encoder.transform, cache=cache)
+        made._options = replace(model.head.settled.options, memory_limit=memory_limit)
+        made.model_ = replace(model, head=model.head.with_options(made._options))
+        if made._encoder is not None:
+            made._check_digest(made._encoder.digest)
+        return made
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file; an old one stays until the new one is whole."""
+        model = self._placed()
+        if model.sums_on_disk:
+            raise ModelFileError(
+                "This model was loaded for predicting, without its sums. Load it whole to save it, "
+                "or export it.",
+                code="sums-missing",
+            )
+        model_file.write(Path(path), model)
+
+    def export(self, path: str | Path) -> None:
+        """Write only what predicting needs: the file cannot learn, merge or forget."""
+        model_file.write(Path(path), changes.for_prediction(self._placed()))
+
+    def export_for_site(self, path: str | Path) -> str:
+        """Write what another site needs to learn for this model; return the id of the site.
+
+        That is the encoder's name, the mixer's weights, the map's seed, λ and which blocks are
+        fused. No class, no sums, no coefficients and no history are in it.
+        """
+        site = secrets.token_hex(8)
+        model_file.write(Path(path), changes.for_site(self._placed(), site))
+        return site
 
     # What is known
 
@@ -248,19 +339,29 @@ class ImagePredictor:
     def _settled(self) -> Model:
         """Return the model, once there is one."""
         if self.model_ is None:
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("This model knows no class. Let it learn some first.")
+            raise _knows_no_class()
         return self.model_
+
+    def _placed(self) -> Model:
+        """Return the model with the name that its encoder has here, as its file is to have it."""
+        model = self._settled()
+        if model.sums_on_disk:
+            return model
+        return replace(model, encoder=replace(model.encoder, name=self.encoder_name))
 
     def _known(self) -> Model:
         """Return the model, once it knows a class."""
         model = self._settled()
         if not len(model.classes):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("This model knows no class. Let it learn some first.")
+            raise _knows_no_class()
         return model
+
+
+def _knows_no_class() -> Exception:
+    from sklearn.exceptions import NotFittedError
+
+    error: Exception = NotFittedError("This model knows no class. Let it learn some first.")
+    return error
 
 
 def _absolute(name: str) -> str:
