@@ -140,14 +140,14 @@ def draw(rows: list[tuple[int, float, float, float]], path: Path) -> None:
     """Peak memory over N, both ways."""
     from matplotlib.figure import Figure
 
-    from visvm.cli.figures import OURS, THEIRS
+    from visvm.bench.report.style import BLUE, ORANGE
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     counts = [n / 1000 for n, *_ in rows]
     for which, colour, style, label in (
-        (1, OURS, "o-", "visvm learn"),
-        (2, THEIRS, "s--", "all features at once"),
+        (1, BLUE, "o-", "visvm learn"),
+        (2, ORANGE, "s--", "all features at once"),
     ):
         values = [row[which] / 2**30 for row in rows]
         axes.plot(counts, values, style, color=colour)

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from scale_measure import WIDTH
 from scale_model import FOLDERS, MIXED, SPREAD, WEB, Setup, simulate, widest
 
-from visvm.cli.figures import OURS, THEIRS
+from visvm.bench.report.style import BLUE, ORANGE
 
 
 def draw_time(setup: Setup, path: Path) -> None:
@@ -19,7 +19,7 @@ def draw_time(setup: Setup, path: Path) -> None:
             (simulate(job, n, spread=SPREAD).added + job.solve_seconds(n)) / 86_400 for n in nodes
         ]
         left.plot(
-            nodes, days, color=THEIRS if job.node.gpu else OURS, marker=marker, linestyle=line
+            nodes, days, color=ORANGE if job.node.gpu else BLUE, marker=marker, linestyle=line
         )
         above = 5 if job.node is setup.cpu else -5  # two of the lines end close together
         label = f"{job.stream.name}, {job.node.name}"
@@ -46,7 +46,7 @@ def draw_time(setup: Setup, path: Path) -> None:
     parts, begin = [job.core_seconds(max(nodes)) for job in jobs], [0.0] * 3
     for name, (colour, hatch) in zip(
         parts[0],
-        (("0.85", ""), ("0.55", ""), (OURS, ""), (THEIRS, "///"), ("0.2", "")),
+        (("0.85", ""), ("0.55", ""), (BLUE, ""), (ORANGE, "///"), ("0.2", "")),
         strict=True,
     ):
         values = [1000 * each[name] for each in parts]
@@ -89,26 +89,26 @@ def draw_limits(setup: Setup, path: Path) -> None:
         (setup.cpu.memory, setup.gpu.memory, 1e12), ("-", "--", "-."), strict=True
     ):
         widths = [widest(each, memory) for each in classes]
-        axes.plot(classes, widths, color=OURS, linestyle=line)
+        axes.plot(classes, widths, color=BLUE, linestyle=line)
         axes.annotate(
             f"{memory / 1e9:,.0f} GB".replace(",", " "),
             (classes[0], widths[0]),
             (4, 4),
             textcoords="offset points",
-            color=OURS,
+            color=BLUE,
             fontsize=9,
         )
     axes.plot([250, 75_000], [1000, 300_000], color="0.5", linestyle=":")
     axes.text(400, 1250, "D x C is larger", ha="left", fontsize=8, color="0.35")
     axes.text(265, 1250, "D² is larger", ha="right", fontsize=8, color="0.35")
     for stream, place in ((FOLDERS, (6, 9)), (WEB, (-30, -16))):
-        axes.plot(stream.n_classes, WIDTH, "s", color=THEIRS)
+        axes.plot(stream.n_classes, WIDTH, "s", color=ORANGE)
         axes.annotate(
             stream.name,
             (stream.n_classes, WIDTH),
             place,
             textcoords="offset points",
-            color=THEIRS,
+            color=ORANGE,
             fontsize=9,
         )
     axes.set(

@@ -288,7 +288,8 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     """Say what images show: the likeliest class of each, with its probability."""
-    from visvm.cli.terminal import out, percent, print_json, progress_bars
+    from visvm.bench.report.formats import percent
+    from visvm.cli.terminal import out, print_json, progress_bars
     from visvm.encoders.pipeline import Unreadable
     from visvm.errors import shown
     from visvm.image_classifier import ImageClassifier

@@ -5,7 +5,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from visvm.cli.terminal import note, out, percent, table
+from visvm.bench.report.formats import percent
+from visvm.cli.terminal import note, out, table
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header
 from visvm.model.labels import is_forgotten

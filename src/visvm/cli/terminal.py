@@ -80,11 +80,6 @@ def table(
     return result
 
 
-def percent(share: float | None) -> str:
-    """A share as a percentage, or a dash."""
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
 class _Rate(ProgressColumn):
     """Steps a second, or bytes."""
 
