@@ -105,10 +105,10 @@ def draw_demo(
         axes.set_ylabel("accuracy on all of them (%)")
         axes.set_ylim(0, 105)
         axes.grid(axis="y", alpha=0.3)
-        for place, (label, image) in enumerate(samples):
+        for place, (name, image) in enumerate(samples):
             picture = figure.add_subplot(grid[1, place])
             picture.imshow(image)
-            picture.set_title(shortened(label, 10), fontsize=8)
+            picture.set_title(shortened(name, 10), fontsize=8)
             picture.axis("off")
 
 
