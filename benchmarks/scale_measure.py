@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from head import machine
+from head_common import machine
 from numpy.typing import NDArray
 from PIL import Image
 from scale_model import Rates, dense_bytes
