@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.linalg
-from base_session import base_session
+from base_data import base_session
 
 from visvm import IncrementalLSSVC, load_encoder
 from visvm.bench.loading import load_dataset

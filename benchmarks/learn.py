@@ -112,12 +112,12 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
     draw(rows, HERE / "learn-memory.png")
     lines = [
         (
-            f"A session of N images of CIFAR-100 after a base session of {BASE}: `{given.encoder}`, "
-            f"D = {given.components:,};"
+            f"A session of N images of CIFAR-100 after a base session of {BASE}: "
+            f"`{given.encoder}`, D = {given.components:,};"
         ),
         (
-            "features come from the cache. *At once*: all features of the session as one array, then "
-            "`partial_fit`."
+            "features come from the cache. *At once*: all features of the session as one array, "
+            "then `partial_fit`."
         ),
         "",
         "![peak memory over the number of images](learn-memory.png)",
@@ -253,6 +253,14 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
         f"| largest difference of a score | | {apart:.1e} |",
         f"| peak memory of the process (Ray: of its driver) | {peak} | {_driver(watch)} |",
         "",
+    ]
+    return lines + _processes(watch)
+
+
+def _processes(watch: Watch) -> list[str]:
+    """List the larger processes."""
+    peaks = sorted(watch.peaks.values(), key=lambda peak: -peak[1])
+    return [
         (
             "Peak memory of every process, largest first; *own* is without what is shared with the "
             "object store:"
@@ -260,12 +268,11 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
         "",
         "| process | peak | own |",
         "|---|---:|---:|",
-    ]
-    peaks = sorted(watch.peaks.values(), key=lambda peak: -peak[1])
-    return lines + [
-        f"| {name} | {human_bytes(peak)} | {human_bytes(own)} |"
-        for name, peak, own in peaks
-        if peak >= 2**27
+        *(
+            f"| {name} | {human_bytes(peak)} | {human_bytes(own)} |"
+            for name, peak, own in peaks
+            if peak >= 2**27
+        ),
     ]
 
 
