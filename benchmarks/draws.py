@@ -1,7 +1,10 @@
-"""How much of an accuracy is the draw of R: the first three sessions of CUB-200 with CLIP, beside a plain solver.
+"""How much of an accuracy is the draw of R, beside a plain solver.
 
-    python benchmarks/draws.py --data FOLDER          3 500 images to encode (cached), then about
-    five minutes
+::
+
+    python benchmarks/draws.py --data FOLDER   3 500 images to encode (cached), then five minutes
+
+The first three sessions of CUB-200 are learned with CLIP.
 
 R is drawn twenty times by visvm (``KernelMap``) and twenty times by numpy's own generator. Both are
 solved by a few lines that share nothing with visvm: the kernel matrix in float64, one linear system
@@ -17,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.linalg
-from base_session import base_session
+from base_data import base_session
 
 from visvm import IncrementalLSSVC, load_encoder
 from visvm.bench.loading import load_dataset
@@ -42,7 +45,10 @@ DRAWS: dict[str, Draw] = {  # by width, D and seed
 
 @dataclass(frozen=True)
 class Stream:
-    """Features, (n, d), and class numbers, (n,), of training and test images; classes are numbered in the order they come."""
+    """Features, (n, d), and class numbers, (n,), of training and test images.
+
+    Classes are numbered in the order they come.
+    """
 
     train: np.ndarray
     train_labels: np.ndarray
@@ -50,12 +56,15 @@ class Stream:
     test_labels: np.ndarray
 
     def kernels(self, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Inner products of [relu(uR), 1], (n, n) and (n_test, n)."""
+        """Return inner products of [relu(uR), 1], (n, n) and (n_test, n)."""
         lifted, asked = (np.maximum(features @ matrix, 0.0) for features in (self.train, self.test))
         return lifted @ lifted.T + 1.0, asked @ lifted.T + 1.0
 
     def limits(self, n_components: int) -> tuple[np.ndarray, np.ndarray]:
-        """What `kernels` tends to, for as many components: half the arc-cosine kernel of degree 1 (Cho & Saul, 2009)."""
+        """Return what `kernels` tends to for as many components.
+
+        It is half the arc-cosine kernel of degree 1 (Cho & Saul, 2009).
+        """
 
         def arc_cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             norms = np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
@@ -64,18 +73,15 @@ class Stream:
             return norms * (np.sin(angle) + (np.pi - angle) * cosine) / (2.0 * np.pi)
 
         scale = n_components / self.train.shape[1]
-        return scale * arc_cosine(self.train, self.train) + 1.0, scale * arc_cosine(
-            self.test, self.train
-        ) + 1.0
+        kernel, cross = (arc_cosine(each, self.train) for each in (self.train, self.test))
+        return scale * kernel + 1.0, scale * cross + 1.0
 
     def answers(self, kernel: np.ndarray, cross: np.ndarray, ridge: float) -> list[np.ndarray]:
-        """After every session, the class of every test image of the classes seen."""
+        """Answer after every session for every test image of the classes seen."""
         found = []
         for end in ENDS:
-            seen, asked = (
-                np.flatnonzero(self.train_labels < end),
-                np.flatnonzero(self.test_labels < end),
-            )
+            parts = self.train_labels, self.test_labels
+            seen, asked = (np.flatnonzero(labels < end) for labels in parts)
             signs = 2.0 * (self.train_labels[seen, None] == np.arange(end)) - 1.0
             system = kernel[np.ix_(seen, seen)] + ridge / SVM_COST * np.eye(len(seen))
             dual = scipy.linalg.solve(system, signs, assume_a="pos")
@@ -83,13 +89,9 @@ class Stream:
         return found
 
     def answers_of_visvm(self, n_components: int, ridge: float) -> list[np.ndarray]:
-        """The same by visvm's own solver, with its first draw."""
-        model, found = (
-            IncrementalLSSVC(
-                n_components=n_components, ridge=ridge, svm_cost=SVM_COST, random_state=0
-            ),
-            [],
-        )
+        """Answer by visvm's own solver, with its first draw."""
+        options = {"ridge": ridge, "svm_cost": SVM_COST, "random_state": 0}
+        model, found = IncrementalLSSVC(n_components=n_components, **options), []
         for begin, end in zip((0, *ENDS), ENDS, strict=False):
             new = (self.train_labels >= begin) & (self.train_labels < end)
             model.partial_fit(self.train[new], self.train_labels[new])
@@ -97,7 +99,7 @@ class Stream:
         return found
 
     def accuracies(self, answers: list[np.ndarray]) -> tuple[float, float]:
-        """Ā and A_B in percent."""
+        """Return Ā and A_B in percent."""
         shares = [
             100.0 * np.mean(each == self.test_labels[self.test_labels < end])
             for end, each in zip(ENDS, answers, strict=True)
@@ -106,23 +108,18 @@ class Stream:
 
 
 def row(name: str, found: np.ndarray, wanted: tuple[float, float]) -> str:
-    """A line of the table; `found` has Ā and A_B of every draw, (n, 2)."""
-    columns = zip(
-        found.mean(axis=0),
-        found.std(axis=0, ddof=1),
-        found.min(axis=0),
-        found.max(axis=0),
-        strict=True,
+    """Write a row of the table; `found` has Ā and A_B of every draw, (n, 2)."""
+    average, final = (
+        f"{each.mean():.2f} ± {each.std(ddof=1):.2f} ({each.min():.2f} to {each.max():.2f})"
+        for each in found.T
     )
-    cells = [
-        f"{mean:.2f} ± {std:.2f} ({least:.2f} to {most:.2f})" for mean, std, least, most in columns
-    ]
     good = found >= np.array(wanted) - 0.05
-    return f"| {name} | {cells[0]} | {cells[1]} | {', '.join(map(str, [*good.sum(axis=0), good.all(axis=1).sum()]))} |"
+    counts = ", ".join(map(str, [*good.sum(axis=0), good.all(axis=1).sum()]))
+    return f"| {name} | {average} | {final} | {counts} |"
 
 
 def table(stream: Stream, n_components: int) -> list[str]:
-    """The draws of one D, beside the kernel without a draw."""
+    """Write the draws of one D, beside the kernel without a draw."""
     width, wanted = stream.train.shape[1], OTHER_SOLVER[n_components]
     lines = [
         f"## D = {n_components}",
@@ -153,10 +150,8 @@ def table(stream: Stream, n_components: int) -> list[str]:
             stream.answers(*first, ridge), stream.answers_of_visvm(n_components, ridge), strict=True
         )
     ]
-    other, asked = (
-        sum(int((plain != ours).sum()) for plain, ours in pairs),
-        sum(len(plain) for plain, _ in pairs),
-    )
+    other = sum(int((plain != ours).sum()) for plain, ours in pairs)
+    asked = sum(len(plain) for plain, _ in pairs)
     return [
         *lines,
         "",
@@ -178,9 +173,18 @@ def main() -> None:
     lines = [
         "# The draw of R",
         "",
-        "Written by `python benchmarks/draws.py`: CUB-200, clip-b16-openai, last block, first three sessions of 20 classes of B0",
-        f"Inc20; Ā and A_B in percent: mean ± standard deviation (least to most) of {N_DRAWS} draws, all asked about the same",
-        f"{len(stream.test_labels)} test images. As good: the same when rounded to a tenth, or better.",
+        (
+            "Written by `python benchmarks/draws.py`: CUB-200, clip-b16-openai, last block, first "
+            "three sessions of 20 classes of B0"
+        ),
+        (
+            "Inc20; Ā and A_B in percent: mean ± standard deviation (least to most) of "
+            f"{N_DRAWS} draws, all asked about the same"
+        ),
+        (
+            f"{len(stream.test_labels)} test images. As good: the same when rounded to a tenth, or "
+            "better."
+        ),
         "",
         *(line for n_components in OTHER_SOLVER for line in table(stream, n_components)),
     ]

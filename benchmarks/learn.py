@@ -1,12 +1,13 @@
 """A session of many images: memory over their number, and Ray beside one process.
 
-    python benchmarks/learn.py memory --data FOLDER       peak memory over N, with a figure;
-    features are cached python benchmarks/learn.py ray --data FOLDER          10 000 images on a
-    local Ray with 2 workers, beside one process
+::
+
+    python benchmarks/learn.py memory --data FOLDER   peak memory over N; features are cached
+    python benchmarks/learn.py ray --data FOLDER      10 000 images on a local Ray with 2 workers
 
 FOLDER holds CIFAR-100 (``visvm doctor data``). Both measure the command ``visvm learn`` in
-processes of its own. *memory* beside that learns from all features of the session at once, as an
-array. *ray* encodes every image anew on both sides; it watches the processes that Ray begins, and
+processes of its own. *memory* also learns from all features of the session at once, as an array.
+*ray* encodes every image again on both sides; it watches the processes that Ray begins, and
 compares the scores of both models on test images. Prints tables and writes them to LEARN.md beside
 this file.
 """
@@ -34,7 +35,7 @@ COUNTS = (1_000, 2_500, 5_000, 10_000, 20_000, 35_000, 49_000)
 BASE = 1_000
 
 Watching = Callable[[int], None]
-"""Called now and then with the number of a process that runs."""
+"""Called now and then with the number of a running process."""
 
 HELD = """
 import json, sys
@@ -52,7 +53,7 @@ print(json.dumps({"peak_memory": peak_bytes()}))
 def write_images(
     images: ImageData, folder: Path, begin: int, n: int, *, test: bool = False
 ) -> Path:
-    """A folder with one sub-folder per class: `n` images of a data set, as many of every class, from its `begin`-th image on."""
+    """Write `n` images as one folder per class, as many of every class from its `begin`-th on."""
     labelled = images.test if test else images.train
     per_class = n // len(images.classes)
     for target, name in enumerate(images.classes):
@@ -63,7 +64,7 @@ def write_images(
 
 
 def run(*command: str | Path, watch: Watching | None = None) -> tuple[dict[str, object], float]:
-    """What a command prints as JSON, and the seconds it took."""
+    """Return what a command prints as JSON, and the seconds it took."""
     begin = time.perf_counter()
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     while watch is not None and process.poll() is None:
@@ -78,37 +79,25 @@ def run(*command: str | Path, watch: Watching | None = None) -> tuple[dict[str, 
 def visvm_learn(
     model: Path, folder: Path, *options: str | Path, watch: Watching | None = None
 ) -> tuple[dict[str, object], float]:
-    """The report of ``visvm learn``, and the seconds it took in all."""
-    return run(
-        sys.executable,
-        "-m",
-        "visvm",
-        "learn",
-        model,
-        folder,
-        "--json",
-        "--quiet",
-        *options,
-        watch=watch,
-    )
+    """Return the report of ``visvm learn``, and the seconds it took in all."""
+    command = (sys.executable, "-m", "visvm", "learn", model, folder, "--json", "--quiet")
+    return run(*command, *options, watch=watch)
+
+
+def model_options(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return the options of ``visvm learn`` that describe the model."""
+    size = ("--components", str(given.components))
+    return ("--encoder", given.encoder, *size, "--transform", "squash")
 
 
 # Memory over the number of images
 
 
 def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
-    """Peak memory of sessions of more and more images, learned as they come and from all features at once."""
+    """Measure sessions of more and more images, learned as they come and from all at once."""
     base = write_images(images, place / "base", 0, BASE)
     model = place / "base.visvm"
-    options = (
-        "--encoder",
-        given.encoder,
-        "--components",
-        str(given.components),
-        "--transform",
-        "squash",
-    )
-    visvm_learn(model, base, *options)
+    visvm_learn(model, base, *model_options(given))
     rows = []
     for n in [count for count in COUNTS if count <= given.images]:
         folder = write_images(images, place / str(n), BASE // len(images.classes), n)
@@ -122,8 +111,14 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
         print(*rows[-1], flush=True)
     draw(rows, HERE / "learn-memory.png")
     lines = [
-        f"A session of N images of CIFAR-100 after a base session of {BASE}: `{given.encoder}`, D = {given.components:,};",
-        "features come from the cache. *At once*: all features of the session as one array, then `partial_fit`.",
+        (
+            f"A session of N images of CIFAR-100 after a base session of {BASE}: "
+            f"`{given.encoder}`, D = {given.components:,};"
+        ),
+        (
+            "features come from the cache. *At once*: all features of the session as one array, "
+            "then `partial_fit`."
+        ),
         "",
         "![peak memory over the number of images](learn-memory.png)",
         "",
@@ -137,17 +132,17 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
 
 
 def draw(rows: list[tuple[int, float, float, float]], path: Path) -> None:
-    """Peak memory over N, both ways."""
+    """Draw peak memory over N, both ways."""
     from matplotlib.figure import Figure
 
-    from visvm.cli.figures import OURS, THEIRS
+    from visvm.bench.report.style import BLUE, ORANGE
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axes = figure.subplots()
     counts = [n / 1000 for n, *_ in rows]
     for which, colour, style, label in (
-        (1, OURS, "o-", "visvm learn"),
-        (2, THEIRS, "s--", "all features at once"),
+        (1, BLUE, "o-", "visvm learn"),
+        (2, ORANGE, "s--", "all features at once"),
     ):
         values = [row[which] / 2**30 for row in rows]
         axes.plot(counts, values, style, color=colour)
@@ -184,23 +179,15 @@ class Watch:
             if not folder.name.isdigit():
                 continue
             try:
-                status = dict(
-                    line.split(":", 1)
-                    for line in (folder / "status").read_text().splitlines()
-                    if ":" in line
-                )
-                title = (
-                    (folder / "cmdline")
-                    .read_bytes()
-                    .replace(b"\0", b" ")
-                    .decode(errors="replace")
-                    .strip()
-                )
+                lines = (folder / "status").read_text().splitlines()
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                status = dict(line.split(":", 1) for line in lines if ":" in line)
             except (OSError, ValueError):
                 continue
             if "VmHWM" in status:
                 parents[int(folder.name)] = int(status["PPid"])
                 peak, own = (int(status[name].split()[0]) * 1024 for name in ("VmHWM", "RssAnon"))
+                title = command.decode(errors="replace").strip()
                 found[int(folder.name)] = title, peak, own
         for number, (title, peak, own) in found.items():
             chain = number
@@ -218,11 +205,10 @@ class Watch:
 
 
 def _short(title: str) -> str:
-    """What a process of Ray does, by its title."""
+    """Name what a process of Ray does by its title."""
     if title.startswith("ray::"):
-        return f"Ray worker, {title.removeprefix('ray::').split('(')[-1].rstrip(')')}".replace(
-            "IDLE", "idle"
-        )
+        work = title.removeprefix("ray::").split("(")[-1].rstrip(")")
+        return f"Ray worker, {work}".replace("IDLE", "idle")
     for name in ("raylet", "gcs_server", "log_monitor", "dashboard", "runtime_env"):
         if name in title:
             return f"Ray's own: {name}"
@@ -230,18 +216,10 @@ def _short(title: str) -> str:
 
 
 def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
-    """The same session in one process and on a local Ray."""
+    """Learn the same session in one process and on a local Ray."""
     folder = write_images(images, place / "train", 0, given.images)
     test = sorted(write_images(images, place / "test", 0, 2_000, test=True).rglob("*.bmp"))
-    options = (
-        "--encoder",
-        given.encoder,
-        "--components",
-        str(given.components),
-        "--transform",
-        "squash",
-        "--no-cache",
-    )
+    options = (*model_options(given), "--no-cache")
     one, one_seconds = visvm_learn(place / "one.visvm", folder, *options)
     print(f"one process: {one_seconds:.0f} s", flush=True)
     watch = Watch()
@@ -255,10 +233,17 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
     features = models[0].layer_features(test)
     scores = [model.scores(features) for model in models]
     other = int((scores[0].argmax(axis=1) != scores[1].argmax(axis=1)).sum())
+    peak = human_bytes(float(str(one["peak_memory"])))
     apart = float(np.abs(scores[0] - scores[1]).max())
     lines = [
-        f"{given.images:,} images of CIFAR-100, one session, `{given.encoder}`, D = {given.components:,}, every image",
-        f"encoded. Ray has {given.actors} encoders, on the {os.cpu_count()} cores that the one process has, too.",
+        (
+            f"{given.images:,} images of CIFAR-100, one session, `{given.encoder}`, "
+            f"D = {given.components:,}, every image"
+        ),
+        (
+            f"encoded. Ray has {given.actors} encoders, on the {os.cpu_count()} cores that the one "
+            "process has, too."
+        ),
         "",
         "| | one process | Ray |",
         "|---|---:|---:|",
@@ -266,18 +251,28 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
         f"| Ray, as a multiple of one process | | {ray_seconds / one_seconds:.2f} |",
         f"| other answers on {len(test):,} test images | | {other} |",
         f"| largest difference of a score | | {apart:.1e} |",
-        f"| peak memory of the process (Ray: of its driver) | {human_bytes(float(str(one['peak_memory'])))} | {_driver(watch)} |",
+        f"| peak memory of the process (Ray: of its driver) | {peak} | {_driver(watch)} |",
         "",
-        "Peak memory of every process, largest first; *own* is without what is shared with the object store:",
+    ]
+    return lines + _processes(watch)
+
+
+def _processes(watch: Watch) -> list[str]:
+    """List the larger processes."""
+    peaks = sorted(watch.peaks.values(), key=lambda peak: -peak[1])
+    return [
+        (
+            "Peak memory of every process, largest first; *own* is without what is shared with the "
+            "object store:"
+        ),
         "",
         "| process | peak | own |",
         "|---|---:|---:|",
-    ]
-    peaks = sorted(watch.peaks.values(), key=lambda peak: -peak[1])
-    return lines + [
-        f"| {name} | {human_bytes(peak)} | {human_bytes(own)} |"
-        for name, peak, own in peaks
-        if peak >= 2**27
+        *(
+            f"| {name} | {human_bytes(peak)} | {human_bytes(own)} |"
+            for name, peak, own in peaks
+            if peak >= 2**27
+        ),
     ]
 
 
@@ -304,11 +299,13 @@ def main() -> None:
         lines = {"memory": memory, "ray": ray}[given.what](images, Path(folder), given)
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     versions = f"{machine}, ONNX Runtime {onnxruntime.__version__}"
-    command = f"python benchmarks/learn.py {given.what} --images {given.images} --components {given.components}"
+    sizes = f"--images {given.images} --components {given.components}"
+    command = f"python benchmarks/learn.py {given.what} {sizes}"
     section = "\n".join([f"## {given.what}", "", *lines, "", f"{versions}; `{command}`.", ""])
     print(section)
     page = HERE / "LEARN.md"
-    title = "# Sessions of many images\n\nWritten by `python benchmarks/learn.py`; see its docstring for what is measured.\n"
+    said = "Written by `python benchmarks/learn.py`; see its docstring for what is measured."
+    title = f"# Sessions of many images\n\n{said}\n"
     parts = page.read_text().split("\n## ")[1:] if page.exists() else []
     kept = {part.split("\n")[0]: f"## {part.rstrip()}\n" for part in parts} | {given.what: section}
     page.write_text("\n".join([title, *(kept[name] for name in ("memory", "ray") if name in kept)]))

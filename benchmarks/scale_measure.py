@@ -1,4 +1,4 @@
-"""What one core of this machine does in a second: what the model in ``scale_model.py`` starts from."""
+"""What one core of this machine does in a second, from which ``scale_model.py`` starts."""
 
 import io
 import time
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from head import machine
+from head_common import machine
 from numpy.typing import NDArray
 from PIL import Image
 from scale_model import Rates, dense_bytes
@@ -28,7 +28,7 @@ ROUNDED = [(additions, ridge) for additions in (100, 1000) for ridge in (0.01, 1
 
 
 def cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """Least time that one core spends on a piece of work; what else runs on the machine is not counted."""
+    """Return the least time one core spends on a piece of work; other work does not count."""
     times = []
     for _ in range(repeats):
         begin = time.process_time()
@@ -38,7 +38,7 @@ def cpu_seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 
 def dense_sum(classes: NDArray[np.intp], generator: np.random.Generator) -> Statistics:
-    """A dense sum at D = SMALL of one row for each class."""
+    """Make a dense sum at D = SMALL of one row for each class."""
     sums = Statistics(SMALL)
     sums.reserve(SMALL)
     sums.add(np.maximum(generator.normal(size=(len(classes), SMALL)), 0.0), classes)
@@ -46,11 +46,9 @@ def dense_sum(classes: NDArray[np.intp], generator: np.random.Generator) -> Stat
 
 
 def lift_rates(generator: np.random.Generator) -> tuple[float, float]:
-    """Operations a second of lifting a chunk at D = WIDTH, and of adding it to the scatter."""
-    kernel_map, fused = (
-        KernelMap(INPUTS, WIDTH, seed=0),
-        generator.normal(size=(chunk_rows(WIDTH), INPUTS)),
-    )
+    """Measure operations a second of lifting a chunk at D = WIDTH, and of adding it."""
+    kernel_map = KernelMap(INPUTS, WIDTH, seed=0)
+    fused = generator.normal(size=(chunk_rows(WIDTH), INPUTS))
     matrix, rows = np.zeros((WIDTH, WIDTH), order="F"), kernel_map.lift(fused)
     lift = 2 * fused.size * WIDTH / cpu_seconds(lambda: kernel_map.lift(fused))
     return lift, len(rows) * WIDTH**2 / cpu_seconds(lambda: add_symmetric_product(matrix, rows), 2)
@@ -62,32 +60,28 @@ def measure() -> dict[str, Any]:
     with threadpool_limits(1):
         lift, scatter = lift_rates(generator)
         rows = np.maximum(generator.normal(size=(chunk_rows(WIDTH), SMALL)), 0.0)
-        targets, labels = (
-            generator.normal(size=(len(rows), COLUMNS)),
-            generator.integers(0, COLUMNS, len(rows)),
-        )
+        targets = generator.normal(size=(len(rows), COLUMNS))
+        labels = generator.integers(0, COLUMNS, len(rows))
         products = 2 * rows.size * COLUMNS / cpu_seconds(lambda: product(rows.T, targets))
         sums, other = (dense_sum(np.arange(0, COLUMNS, step), generator) for step in (1, 2))
         added = cpu_seconds(lambda: sums.add(rows.copy(), labels))
         others = [other.copy() for _ in range(5)]
-        merge = dense_bytes(SMALL, COLUMNS) / cpu_seconds(
-            lambda: sums.merge(others.pop()), len(others)
-        )
+        merging = cpu_seconds(lambda: sums.merge(others.pop()), len(others))
+        merge = dense_bytes(SMALL, COLUMNS) / merging
 
         assert isinstance(sums.scatter, DenseScatter)
         factor, right = ShiftedCholesky(sums.scatter.matrix, 1.0), np.asfortranarray(targets.T)
         cholesky = SMALL**3 / 3 / cpu_seconds(lambda: factor.__enter__().__exit__(None, None, None))
         with factor:
             triangular = 2 * SMALL * right.size / cpu_seconds(lambda: factor.solve(right))
-        rates = Rates(
-            lift, scatter, products, cholesky, triangular, merge, 1.0 / decode_seconds(generator)
-        )
+        decoded = 1.0 / decode_seconds(generator)
+        rates = Rates(lift, scatter, products, cholesky, triangular, merge, decoded)
         rounded = [rounded_error(*each) for each in ROUNDED]
     return {"machine": machine(), "rates": asdict(rates), "added": added, "rounded": rounded}
 
 
 def decode_seconds(generator: np.random.Generator) -> float:
-    """Decoding a JPEG of 500 x 375 with texture at several scales."""
+    """Time decoding a JPEG of 500 x 375 with texture at several scales."""
     picture = np.zeros((375, 500, 3))
     for cells in (4, 16, 64, 256):
         coarse = Image.fromarray(generator.integers(0, 256, (cells, cells, 3), dtype=np.uint8))
@@ -99,9 +93,13 @@ def decode_seconds(generator: np.random.Generator) -> float:
 
 
 def rounded_error(additions: int, ridge: float) -> tuple[int, float, float, float]:
-    """Additions, λ, largest difference of a score and share of other answers, of sums rounded to float32 after every addition.
+    """Measure what rounding the sums to float32 after every addition changes.
 
     10 000 images of 100 classes are learned at D = 500, and 1 000 others asked.
+
+    Returns
+    -------
+    additions, ridge, largest difference of a score, share of other answers
     """
     generator = np.random.default_rng(1)
     kernel_map, centres = KernelMap(INPUTS, 500, seed=0), generator.normal(size=(100, INPUTS))
@@ -117,9 +115,5 @@ def rounded_error(additions: int, ridge: float) -> tuple[int, float, float, floa
             array[:] = array.astype(np.float32)
     coefficients = [solve(sums, ridge, 10.0) for sums in (exact, rounded)]
     right, near = (lifted[10_000:] @ each[:-1] + each[-1] for each in coefficients)
-    return (
-        additions,
-        ridge,
-        float(np.abs(near - right).max()),
-        float((near.argmax(axis=1) != right.argmax(axis=1)).mean()),
-    )
+    other = float((near.argmax(axis=1) != right.argmax(axis=1)).mean())
+    return additions, ridge, float(np.abs(near - right).max()), other

@@ -1,4 +1,6 @@
-"""What learning a stream of images costs on a cluster: bytes and seconds by formula, and a simulation where queues matter.
+"""What learning a stream of images costs on a cluster.
+
+Bytes and seconds by formula; where queues matter, ``scale_simulation.py`` simulates them.
 
 Nodes take blocks of images as they become free. A node's encoders make features of them; its cores
 decode, lift and sum them. Blocks are added in pairs on the node until their sum turns dense (a
@@ -10,13 +12,9 @@ classes only: every image's fused features are sent to the node that has its cla
 once more. What is added in the tree is then the D x D matrix.
 """
 
-import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cache
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from visvm.head.memory import SessionSizes, chunk_rows
 from visvm.head.scatter import THIN_SHARE
@@ -30,7 +28,7 @@ REPAIR = 600.0  # seconds until a node that failed is replaced: an assumption
 
 @dataclass(frozen=True)
 class Rates:
-    """What one core does in a second: floating-point operations, but for the last two."""
+    """What one core does in a second: floating-point operations, except in the last two."""
 
     lift: float
     scatter: float  # the symmetric product that adds rows to the D x D matrix
@@ -43,7 +41,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Stream:
-    """Images to learn, shuffled, or class by class as folders are listed. All classes are equally frequent."""
+    """Images to learn, shuffled or class by class; all classes are equally frequent."""
 
     name: str
     n_images: int
@@ -51,7 +49,7 @@ class Stream:
     shuffled: bool
 
     def classes_in(self, n_images: int, pieces: int = 1) -> int:
-        """Classes to be expected among so many images, taken from the stream in so many pieces."""
+        """Return the classes to expect among so many images, taken in so many pieces."""
         if self.shuffled:
             return round(-self.n_classes * math.expm1(n_images * math.log1p(-1.0 / self.n_classes)))
         return min(self.n_classes, math.ceil(n_images * self.n_classes / self.n_images) + pieces)
@@ -77,18 +75,21 @@ WEB = Stream("LAION-400M", 400_000_000, 100_000, shuffled=True)
 
 
 def thin_bytes(n_images: int, width: int, n_classes: int) -> int:
-    """A thin sum: factor, targets and class sums. The factor has one row less than there are images."""
+    """Count a thin sum: factor, of one row less than there are images, targets, class sums."""
     return FLOAT * ((n_images - 1) * (width + n_classes) + (width + 1) * n_classes)
 
 
 def dense_bytes(width: int, n_classes: int, *, sent: bool = False) -> int:
-    """A dense sum, in memory or as it is sent, without the upper triangle: matrix, cross moment and class sums."""
+    """Count a dense sum: matrix, cross moment and class sums.
+
+    It is sent without the upper triangle of the matrix.
+    """
     square = width * (width + 1) // 2 if sent else width**2
     return FLOAT * (square + (2 * width + 1) * n_classes)
 
 
 def merge_peak_bytes(width: int, n_classes: int, n_added: int) -> int:
-    """Peak while a dense sum of `n_added` classes is added to one of all `n_classes`.
+    """Count the peak while a dense sum of `n_added` classes is added to one of all `n_classes`.
 
     Two matrices; class sums and cross moment of both with all columns, and one result; those of the
     added sum as it came.
@@ -97,10 +98,9 @@ def merge_peak_bytes(width: int, n_classes: int, n_added: int) -> int:
 
 
 def solve_peak_bytes(width: int, n_classes: int, n_inputs: int = 384) -> int:
-    """Peak of adding to a dense model and solving it, as visvm itself counts before a session."""
-    return SessionSizes(
-        1, 0, is_dense=True, n_classes=n_classes, n_inputs=n_inputs, width=width
-    ).accumulate_bytes()
+    """Count the peak of adding to a dense model and solving it, as visvm does before a session."""
+    session = SessionSizes(1, 0, is_dense=True, n_classes=n_classes, n_inputs=n_inputs, width=width)
+    return session.accumulate_bytes()
 
 
 # Seconds
@@ -124,50 +124,55 @@ class Job:
         return int(BLOCK * 2 ** max(0, math.floor(math.log2(THIN_SHARE * self.width / BLOCK)) + 1))
 
     def columns(self, n_images: int, pieces: int = 1) -> int:
-        """Class columns in the sum of so many images."""
+        """Count the class columns in the sum of so many images."""
         return 0 if self.sharded else self.stream.classes_in(n_images, pieces)
 
     def node_columns(self, n_nodes: int) -> int:
-        """Class columns in the sum of one of so many nodes."""
+        """Count the class columns in the sum of one of so many nodes."""
         images = -(-self.stream.n_images // n_nodes)
         return self.columns(images, -(-images // BLOCK))
 
     def encode_seconds(self) -> float:
-        """An image through the encoders of a node, or through its link where that is slower."""
+        """Time an image through the encoders of a node, or through its link if that is slower."""
         return max(1.0 / self.node.images_per_second, FILE / self.link)
 
     def core_seconds(self, n_nodes: int) -> dict[str, float]:
-        """What an image takes of one core beside the encoder.
+        """Time an image on one core, the encoder not counted.
 
         Class columns are products with one-hot targets, and every chunk of rows passes over all
         columns of its group.
         """
         chunk, lift = chunk_rows(self.width), 2 * self.n_inputs * self.width / self.rates.lift
-        columns = (
-            2 * self.width * (self.columns(self.group) + self.columns(chunk)) / self.rates.product
-        )
-        columns += 2 * FLOAT * self.width * self.columns(self.group) / chunk / self.rates.merge
+        group = self.columns(self.group)
+        columns = 2 * self.width * (group + self.columns(chunk)) / self.rates.product
+        columns += 2 * FLOAT * self.width * group / chunk / self.rates.merge
+        if self.sharded:
+            columns = lift + 2 * FLOAT * self.width / self.rates.merge
         return {
             "decode": 1.0 / self.rates.decode,
             "lift": lift,
             "D x D sum": self.width**2 / self.rates.scatter,
-            "class columns": lift + 2 * FLOAT * self.width / self.rates.merge
-            if self.sharded
-            else columns,
+            "class columns": columns,
             "adding groups": self.merge_seconds(self.node_columns(n_nodes)) / self.group,
         }
 
     def merge_seconds(self, n_columns: int) -> float:
-        """Adding a dense sum to one of so many class columns, on one core: memory is the limit, not arithmetic."""
+        """Time adding a dense sum to one of so many columns: memory is the limit."""
         return dense_bytes(self.width, n_columns) / self.rates.merge
 
     def sum_seconds(self, n_nodes: int) -> float:
-        """What an image takes of all cores beside the encoder; groups are added to the node's sum one after the other."""
+        """Time an image on all cores, the encoder not counted.
+
+        Groups are added to the node's sum one after the other.
+        """
         parts = self.core_seconds(n_nodes)
         return max(parts["adding groups"], sum(parts.values()) / self.node.cores)
 
     def solve_seconds(self, n_nodes: int) -> float:
-        """The Cholesky factor on one node, and all class columns there; sharded, each on its own node, which gets the factor."""
+        """Time the Cholesky factor and all class columns on one node.
+
+        Sharded, each node gets the factor and solves its own columns.
+        """
         shards = n_nodes if self.sharded else 1
         factor = self.width**3 / 3 / self.rates.cholesky
         columns = 2 * self.width**2 * (self.stream.n_classes / shards + 1) / self.rates.triangular
@@ -175,16 +180,17 @@ class Job:
         return (factor + columns) / self.node.cores + sending
 
     def cholesky_seconds(self, n_nodes: int) -> float:
-        """The factor of a matrix whose blocks lie on a square of nodes: each gets D²/√P numbers from the others."""
+        """Time the factor of a matrix whose blocks lie on a square of nodes.
+
+        Each gets D²/√P numbers from the others.
+        """
         sending = FLOAT * self.width**2 / math.sqrt(n_nodes) / self.link if n_nodes > 1 else 0.0
         return self.width**3 / 3 / self.rates.cholesky / self.node.cores / n_nodes + sending
 
     def node_peak_bytes(self, n_nodes: int) -> int:
-        """Peak of a node while it learns: one group in the making while another is added to the node's sum."""
-        columns, shard = (
-            self.columns(self.group),
-            -(-self.stream.n_classes // n_nodes) if self.sharded else 0,
-        )
+        """Count the peak of a node that makes one group while it adds another to its sum."""
+        columns = self.columns(self.group)
+        shard = -(-self.stream.n_classes // n_nodes) if self.sharded else 0
         making = SessionSizes(
             self.group,
             0,
@@ -197,16 +203,14 @@ class Job:
         return merging + making.accumulate_bytes() + FLOAT * (2 * self.width + 1) * shard
 
     def driver_peak_bytes(self, n_nodes: int) -> int:
-        """Peak of the node that solves, as visvm itself counts before a session; sharded, of every node."""
-        shards = n_nodes if self.sharded else 1
-        return max(
-            self.node_peak_bytes(n_nodes),
-            solve_peak_bytes(self.width, -(-self.stream.n_classes // shards), self.n_inputs),
-        )
+        """Count the peak of the node that solves, as visvm does; sharded, of every node."""
+        classes = -(-self.stream.n_classes // (n_nodes if self.sharded else 1))
+        solving = solve_peak_bytes(self.width, classes, self.n_inputs)
+        return max(self.node_peak_bytes(n_nodes), solving)
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """The largest whole number that fits, where every smaller one does."""
+    """Find the largest whole number that fits, where every smaller one does."""
     low, high = 0, 1
     while fits(high):
         low, high = high, 2 * high
@@ -217,146 +221,13 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 
 def widest(n_classes: int, memory: float) -> int:
-    """The largest D of so many classes that can be solved in so much memory."""
+    """Find the largest D of so many classes that can be solved in so much memory."""
     return largest(lambda width: solve_peak_bytes(width, n_classes) <= memory)
 
 
 def most_classes(width: int, memory: float) -> int:
-    """The most classes of this D that can be solved in so much memory."""
+    """Find the most classes of this D that can be solved in so much memory."""
     return largest(lambda n_classes: solve_peak_bytes(width, n_classes) <= memory)
-
-
-# Simulation
-
-
-@dataclass(frozen=True)
-class Part:
-    """The sum of some images, when it is ready, and of how many pieces of the stream it is."""
-
-    ready: float
-    n_images: int
-    pieces: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a simulated run."""
-
-    learned: float  # when the last node had its sum
-    added: float  # when the sums of all nodes were one
-    sent: int  # bytes between nodes for that
-    redone: int  # images learned again
-    parts: list[Part] = field(repr=False)  # by node
-
-
-@cache
-def simulate(
-    job: Job,
-    n_nodes: int,
-    *,
-    spread: float = 0.0,
-    slow_nodes: int = 0,
-    failure: float | None = None,
-    saved_every: float = math.inf,
-    seed: int = 0,
-) -> Outcome:
-    """Learn a stream on so many nodes.
-
-    Parameters
-    ----------
-    job : Job
-    n_nodes : int
-    spread : float
-        Standard deviation of the logarithm of a block's time.
-    slow_nodes : int
-        So many nodes work at half the speed.
-    failure : float, optional
-        When the first node fails: what it has summed since it last saved its sum has to be learned
-        again.
-    saved_every : float
-        Seconds from one saving to the next.
-    seed : int
-    """
-    generator = np.random.default_rng(seed)
-    encode, reduce = job.encode_seconds(), job.sum_seconds(n_nodes)
-    left, redone, idle = job.stream.n_images, 0, set[int]()
-    summed = [0.0] * n_nodes  # when the cores of a node are free
-    # when each block was summed, and its images
-    done = [list[tuple[float, int]]() for _ in range(n_nodes)]
-    queue = [(0.0, node) for node in range(n_nodes)] + ([] if failure is None else [(failure, -1)])
-    heapq.heapify(queue)
-    while queue:
-        now, node = heapq.heappop(queue)
-        if node < 0:
-            saved = now - math.fmod(now, saved_every) if saved_every < math.inf else 0.0
-            redone = sum(images for end, images in done[0] if end > saved)
-            done[0] = [block for block in done[0] if block[0] <= saved]
-            left, summed[0] = left + redone, now + REPAIR
-            waiting = [each for each in queue if each[1] != 0] + [
-                (now, other) for other in idle - {0}
-            ]
-            queue, idle = [*waiting, (now + REPAIR, 0)], set()
-            heapq.heapify(queue)
-        elif not left:
-            idle.add(node)
-        else:
-            images = min(BLOCK, left)
-            pace = math.exp(spread * generator.standard_normal() - spread**2 / 2) * (
-                2 if n_nodes - node <= slow_nodes else 1
-            )
-            begin = max(now + images * encode * pace, summed[node])
-            left, summed[node] = left - images, begin + images * reduce * pace
-            done[node].append((summed[node], images))
-            # on a GPU, one block may wait for the cores
-            heapq.heappush(queue, (begin if job.node.gpu else summed[node], node))
-    parts = [
-        Part(max((end for end, _ in each), default=0.0), sum(n for _, n in each), len(each))
-        for each in done
-    ]
-    levels = add_in_tree(job, parts)
-    sent = sum(_sent(job, right) for level in levels[:-1] for right in level[1::2])
-    if job.sharded:
-        sent += job.stream.n_images * FUSED * job.n_inputs * (n_nodes - 1) // n_nodes
-    return Outcome(max(part.ready for part in parts), levels[-1][0].ready, sent, redone, parts)
-
-
-def add_in_tree(job: Job, parts: list[Part]) -> list[list[Part]]:
-    """The levels of the tree in which neighbours are added in pairs, from the nodes' sums to the sum of all."""
-    levels = [parts]
-    while len(parts) > 1:
-        parts = [_add(job, *parts[place : place + 2]) for place in range(0, len(parts), 2)]
-        levels.append(parts)
-    return levels
-
-
-def careless_bytes(job: Job, n_nodes: int) -> float:
-    """Bytes between nodes if blocks are added in a tree that does not ask which node they are on."""
-    total, n_images = 0.0, BLOCK
-    while n_images < job.stream.n_images:
-        columns = job.columns(n_images)
-        thin = n_images <= THIN_SHARE * job.width
-        each = (
-            thin_bytes(n_images, job.width, columns)
-            if thin
-            else dense_bytes(job.width, columns, sent=True)
-        )
-        total += job.stream.n_images / (2 * n_images) * each * (1 - 1 / n_nodes)
-        n_images *= 2
-    return total
-
-
-def _add(job: Job, left: Part, right: Part | None = None) -> Part:
-    if right is None:
-        return left
-    n_images, pieces = left.n_images + right.n_images, left.pieces + right.pieces
-    adding = job.merge_seconds(job.columns(n_images, pieces))
-    return Part(
-        max(left.ready, right.ready) + _sent(job, right) / job.link + adding, n_images, pieces
-    )
-
-
-def _sent(job: Job, part: Part) -> int:
-    return dense_bytes(job.width, job.columns(part.n_images, part.pieces), sent=True)
 
 
 @dataclass(frozen=True)
@@ -370,7 +241,7 @@ class Setup:
     nodes: list[int]
 
     def job(self, stream: Stream, node: Node | None = None) -> Job:
-        """A stream on CPU nodes, if no others are given."""
+        """Put a stream on nodes, by default CPU nodes."""
         return Job(stream, node or self.cpu, self.rates, self.link)
 
     @property

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import scale
 import scale_model
-from scale_model import Job, Node, Part, Rates, Stream, add_in_tree, simulate
+import scale_tables
+from scale_model import Job, Node, Rates, Stream
+from scale_simulation import Part, add_in_tree, careless_bytes, simulate
 
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.solver import solve
@@ -201,9 +203,9 @@ def test_a_tree_that_ignores_the_nodes():
         scale_model.dense_bytes(1000, stream.classes_in(n * scale_model.BLOCK), sent=True)
         for n in (1, 2)
     ]
-    assert scale_model.careless_bytes(job, 2) == (2 * dense[0] + dense[1]) / 2
+    assert careless_bytes(job, 2) == (2 * dense[0] + dense[1]) / 2
     thin = replace(job, width=100_000)
-    assert scale_model.careless_bytes(thin, 2) == sum(
+    assert careless_bytes(thin, 2) == sum(
         2
         / n
         / 2
@@ -270,7 +272,7 @@ def test_shards_need_less():
 
 @pytest.fixture
 def small_streams(monkeypatch):
-    for module in (scale, scale_model):
+    for module in (scale_tables, scale_model):
         for name in ("FOLDERS", "MIXED", "WEB"):
             stream = getattr(scale_model, name)
             if stream.n_images > 10**7:

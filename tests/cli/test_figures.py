@@ -5,8 +5,10 @@ import pytest
 from matplotlib.font_manager import FontEntry, fontManager
 from PIL import Image
 
+from tests.refusals import refused
 from visvm import InputError
-from visvm.cli.figures import check_figure_name, draw_demo, draw_evaluation, fonts
+from visvm.bench.report.style import fonts
+from visvm.cli.figures import check_figure_name, draw_demo, draw_evaluation
 from visvm.model.results import evaluate_labels
 
 
@@ -40,11 +42,18 @@ def test_demo(tmp_path):
     assert is_drawn(tmp_path / "d.png")
 
 
-@pytest.mark.parametrize("name", ["a", "a.docx", "nowhere/a.png"])
-def test_names_that_cannot_be_drawn_to(tmp_path, name):
-    with pytest.raises(InputError) as refusal:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("a", "figure-kind-unknown"),
+        ("a.docx", "figure-kind-unknown"),
+        ("nowhere/a.png", "figure-folder-missing"),
+    ],
+)
+def test_names_that_cannot_be_drawn_to(tmp_path, name, code):
+    with refused(code, InputError) as caught:
         check_figure_name(Path(tmp_path, name))
-    assert "\n" not in str(refusal.value)
+    assert name in str(caught.value)
 
 
 def test_letters_that_the_usual_font_lacks(monkeypatch):

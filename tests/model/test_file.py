@@ -23,8 +23,8 @@ from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.errors import ModelFileError
 from visvm.head.scatter import DenseScatter, ThinScatter
-from visvm.model import file as model_file
 from visvm.model import container
+from visvm.model import file as model_file
 
 FORMS = {"thin": (40, ThinScatter), "dense": (12, DenseScatter)}
 ROOT = Path(__file__).parents[2]

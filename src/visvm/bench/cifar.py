@@ -1,15 +1,15 @@
 """CIFAR-100's official files, ``cifar-100-python/{train,test,meta}`` → arrays.
 
-They are pickles, and a pickle can run any code. Here nothing that a file names is ever looked up:
-the few names that the official files need are answered with stand-ins of our own, which only keep
-what they are given, and every other name is refused.
+They are pickles, and a pickle can run any code. Nothing that a file names is ever looked up here:
+the few names that the official files need get stand-ins of our own, which only keep what they are
+given, and every other name is refused.
 """
 
 import io
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +41,15 @@ def read_split(path: Path) -> tuple[Pixels, NDArray[np.intp]]:
     if not isinstance(labels, list) or not all(
         isinstance(label, int) and 0 <= label < N_CLASSES for label in labels
     ):
-        raise _refusal(path, f"its fine_labels are not all whole numbers from 0 to {N_CLASSES - 1}")
+        reason = f"its fine_labels are not all whole numbers from 0 to {N_CLASSES - 1}"
+        raise _refusal(path, reason, "cifar-labels-invalid")
     if len(labels) != len(pixels):
-        raise _refusal(path, f"it has {len(pixels)} images and {len(labels)} fine_labels")
+        reason = f"it has {len(pixels)} images and {len(labels)} fine_labels"
+        raise _refusal(path, reason, "cifar-counts-differ")
     missing = sorted(set(range(N_CLASSES)) - set(labels))
     if missing:
-        raise _refusal(
-            path, f"{len(missing)} of its {N_CLASSES} classes have no image, such as {missing[0]}"
-        )
+        reason = f"{len(missing)} of its {N_CLASSES} classes have no image, such as {missing[0]}"
+        raise _refusal(path, reason, "cifar-classes-missing")
     return pixels, np.array(labels, dtype=np.intp)
 
 
@@ -56,18 +57,19 @@ def read_class_names(path: Path) -> list[str]:
     """Read ``meta``: the names of the fine labels, in their order."""
     names = _read(path).get("fine_label_names")
     if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
-        raise _refusal(path, "it has no list fine_label_names")
+        raise _refusal(path, "it has no list fine_label_names", "cifar-names-invalid")
     texts = [str(check_label(_text(name), shown(path))) for name in names]
     if len(set(texts)) != N_CLASSES or len(texts) != N_CLASSES:
-        raise _refusal(
-            path,
-            f"it has {len(texts)} fine_label_names, {len(set(texts))} of them different, instead of {N_CLASSES}",
-        )
+        different = f"{len(set(texts))} of them different"
+        reason = f"it has {len(texts)} fine_label_names, {different}, instead of {N_CLASSES}"
+        raise _refusal(path, reason, "cifar-names-invalid")
     return texts
 
 
 def bmp(pixels: Pixels) -> bytes:
-    """An image, (height, width, 3), as the content of a BMP file: lossless, and by it the image's features are cached.
+    """Write an image, (height, width) or (height, width, 3), as the content of a BMP file.
+
+    It is lossless, and the key under which the features of the image are cached.
 
     Examples
     --------
@@ -81,7 +83,7 @@ def bmp(pixels: Pixels) -> bytes:
 
 
 class BmpImages(Sequence[bytes]):
-    """Images as the contents of BMP files, each made when it is asked for.
+    """Images as the contents of BMP files, each made on demand.
 
     Parameters
     ----------
@@ -107,13 +109,16 @@ class BmpImages(Sequence[bytes]):
     def __getitem__(self, index: slice) -> "BmpImages": ...
 
     def __getitem__(self, index: int | slice) -> "bytes | BmpImages":
-        return (
-            BmpImages(self.pixels[index]) if isinstance(index, slice) else bmp(self.pixels[index])
-        )
+        found = self.pixels[index]
+        return BmpImages(found) if isinstance(index, slice) else bmp(found)
+
+
+class _ForeignNameError(pickle.UnpicklingError):
+    """A file asks for something that CIFAR-100's files do not need."""
 
 
 class _Array:
-    """Stands in for numpy's array, and for the function that makes an empty one."""
+    """Stand-in for numpy's array, and for the function that makes an empty one."""
 
     # of the class, because a pickle can make an object without calling __init__
     state: object = None
@@ -126,7 +131,7 @@ class _Array:
 
 
 class _Dtype:
-    """Stands in for numpy's dtype; the state that follows is about byte order, which single bytes do not have."""
+    """Stand-in for numpy's dtype; its state is the byte order, which single bytes do not have."""
 
     def __init__(self, *arguments: object) -> None:
         self.arguments = arguments
@@ -137,9 +142,7 @@ class _Dtype:
 
 def _latin1(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise pickle.UnpicklingError(
-            f"it asks for the encoding {encoding!r}, which it does not need and did not get"
-        )
+        raise _ForeignNameError(f"it asks for the encoding {encoding!r}, which was refused")
     return text.encode(encoding)
 
 
@@ -154,43 +157,37 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self._STAND_INS:
-            raise pickle.UnpicklingError(
-                f"it asks for {f'{module}.{name}'!r}, which it does not need and did not get"
-            )
+            raise _ForeignNameError(f"it asks for {f'{module}.{name}'!r}, which was refused")
         return self._STAND_INS[module, name]
 
 
-# What the unpickler raises on a damaged file.
+# What the unpickler raises on a damaged file; MemoryError for a length that was damaged or forged.
 _DAMAGE: Final = (
-    *(
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        ArithmeticError,
-    ),
-    MemoryError,  # a length that was damaged, or forged
+    *(pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError),
+    *(LookupError, ArithmeticError, MemoryError),
 )
 
 
 def _read(path: Path) -> dict[str, object]:
-    """The entries of a file by name; Python 2's text arrives as bytes."""
+    """Return the entries of a file by name; Python 2's text arrives as bytes."""
     try:
         with path.open("rb") as file:
             content = _Unpickler(file, encoding="bytes").load()
     except OSError as error:
-        raise _refusal(path, f"it cannot be read, {error.strerror}") from error
+        reason = f"it cannot be read ({error.strerror})"
+        raise _refusal(path, reason, "cifar-unreadable") from error
+    except _ForeignNameError as error:
+        raise _refusal(path, str(error), "cifar-name-refused") from error
     except _DAMAGE as error:
-        raise _refusal(path, " ".join(str(error).split()) or type(error).__name__) from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise _refusal(path, reason, "cifar-damaged") from error
     if not isinstance(content, dict):
-        raise _refusal(path, "it holds no dictionary")
+        raise _refusal(path, "it has no dictionary", "cifar-damaged")
     return {_text(key): value for key, value in content.items() if isinstance(key, str | bytes)}
 
 
 def _pixels(array: object, path: Path) -> Pixels:
-    """The stand-in's pixels, (n, 32, 32, 3)."""
+    """Return the stand-in's pixels, (n, 32, 32, 3)."""
     match array.state if isinstance(array, _Array) else None:
         # Version, shape, dtype, whether columns come first, values: what numpy's __reduce__ gives.
         case (
@@ -201,22 +198,23 @@ def _pixels(array: object, path: Path) -> Pixels:
             bytes(values),
         ):
             if width != _N_VALUES or len(values) != n * width:
-                raise _refusal(
-                    path,
-                    f"its data are {len(values)} bytes of shape ({n}, {width}) instead of (n, {_N_VALUES})",
-                )
-            rows = np.frombuffer(values, dtype=np.uint8).reshape(
-                (n, width), order="F" if fortran else "C"
-            )
+                found = f"{len(values)} bytes of shape ({n}, {width})"
+                reason = f"its data are {found} instead of (n, {_N_VALUES})"
+                raise _refusal(path, reason, "cifar-images-invalid")
+            order: Literal["F", "C"] = "F" if fortran else "C"
+            rows = np.frombuffer(values, dtype=np.uint8).reshape((n, width), order=order)
             return rows.reshape(n, *_SHAPE).transpose(0, 2, 3, 1)
-    raise _refusal(path, f"its data are no array of bytes of shape (n, {_N_VALUES})")
+    reason = f"its data are no array of bytes of shape (n, {_N_VALUES})"
+    raise _refusal(path, reason, "cifar-images-invalid")
 
 
 def _text(text: str | bytes) -> str:
     return text.decode("latin-1") if isinstance(text, bytes) else text
 
 
-def _refusal(path: Path, reason: str) -> InputError:
+def _refusal(path: Path, reason: str, code: str) -> InputError:
     return InputError(
-        f"{shown(path)} must be a file of CIFAR-100's python version; it is not: {reason}; get it anew, see 'visvm doctor data'"
+        f"{shown(path)} is not a file of CIFAR-100's python version: {reason}. "
+        "Get it again; see 'visvm doctor data'.",
+        code=code,
     )

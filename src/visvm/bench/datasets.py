@@ -1,7 +1,8 @@
-"""The nine data sets of the paper: what is published about them, where they are officially obtained, how they must lie."""
+"""The nine data sets of the paper: what is published about them, and how they must be laid out."""
 
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 _TOLERANCE: Final = 0.01  # of a published number that is only known approximately
 
@@ -25,7 +26,7 @@ class Count:
         return f"{'≈' if self.approximate else ''}{self.n:,}".replace(",", " ")
 
     def admits(self, found: int) -> bool:
-        """Whether so many images can be the published ones."""
+        """Return whether so many images can be the published ones."""
         return abs(found - self.n) <= (_TOLERANCE * self.n if self.approximate else 0)
 
 
@@ -36,12 +37,12 @@ class Split:
     Parameters
     ----------
     name : str
-        Whose: "official", or "LAMDA", which stands for the files that the class-incremental papers
-        of Nanjing share.
+        Whose: "official", or "LAMDA" for the files that the class-incremental papers of Nanjing
+        share.
     train, test : Count
     lists : str
-        The files of the archive that say which image belongs where; empty where the archive holds
-        none, or is so divided.
+        The files of the archive that say which image belongs where; empty where the archive has
+        none, or is already divided.
     """
 
     name: str
@@ -57,7 +58,7 @@ class DataSet:
     Parameters
     ----------
     name : str
-        As recipes and the command line have it.
+        As in recipes and on the command line.
     title : str
         For people.
     n_classes : int
@@ -108,155 +109,136 @@ class DataSet:
         return f"B{self.half} Inc{self.increment}"
 
 
-def _in_class_folders(
-    name: str,
-    title: str,
-    n_classes: int,
-    classes: str,
-    splits: tuple[Split, ...],
-    source: str,
-    url: str,
-    terms: str,
-) -> DataSet:
-    return DataSet(
-        name=name,
-        title=title,
-        n_classes=n_classes,
-        increment=n_classes // 10,
-        half=n_classes // 2,
-        classes=classes,
-        splits=splits,
-        folders=(name,),
-        layout=f"{name}/{{train,test}}/CLASS/IMAGES",
-        source=source,
-        url=url,
-        terms=terms,
-    )
+def _data_set(name: str, title: str, n_classes: int, **others: Any) -> DataSet:
+    """Fill in what all of them share, and the layout in class folders."""
+    layout = {"folders": (name,), "layout": f"{name}/{{train,test}}/CLASS/IMAGES"}
+    increment, half = n_classes // 10, n_classes // 2
+    return DataSet(name, title, n_classes, increment, half, **{**layout, **others})
 
 
 # Numbers that neither the data set's own pages nor the peers' logs confirm are approximate.
-DATASETS: Final[dict[str, DataSet]] = {
-    known.name: known
-    for known in (
-        DataSet(
-            name="cifar100",
-            title="CIFAR-100",
-            n_classes=100,
-            increment=10,
-            half=50,
-            classes="all, numbered by their fine labels",
-            splits=(Split("official", Count(50000), Count(10000)),),
-            folders=("cifar100/cifar-100-python", "cifar-100-python"),
-            layout="cifar100/cifar-100-python/{train,test,meta}",
-            source="Alex Krizhevsky's page at Toronto (CIFAR-100, python version)",
-            url="https://www.cs.toronto.edu/~kriz/cifar.html",
-            terms="none stated; the page asks to cite its report",
-        ),
-        _in_class_folders(
-            "cub200",
-            "CUB-200-2011",
-            200,
-            "all",
-            (
-                Split(
-                    "official",
-                    Count(5994),
-                    Count(5794),
-                    "images.txt and train_test_split.txt, where 1 is training",
-                ),
-                Split("LAMDA", Count(9430), Count(2358)),
+_about = partial(Count, approximate=True)
+
+_KNOWN = (
+    _data_set(
+        "cifar100",
+        "CIFAR-100",
+        100,
+        classes="all, numbered by their fine labels",
+        splits=(Split("official", Count(50000), Count(10000)),),
+        folders=("cifar100/cifar-100-python", "cifar-100-python"),
+        layout="cifar100/cifar-100-python/{train,test,meta}",
+        source="Alex Krizhevsky's page at Toronto (CIFAR-100, python version)",
+        url="https://www.cs.toronto.edu/~kriz/cifar.html",
+        terms="none stated; the page asks to cite its report",
+    ),
+    _data_set(
+        "cub200",
+        "CUB-200-2011",
+        200,
+        classes="all",
+        splits=(
+            Split(
+                "official",
+                Count(5994),
+                Count(5794),
+                "images.txt and train_test_split.txt, where 1 is training",
             ),
-            "the authors' page at Caltech (CUB-200-2011)",
-            "https://www.vision.caltech.edu/datasets/cub_200_2011/",
-            "≈ non-commercial research and education",
+            Split("LAMDA", Count(9430), Count(2358)),
         ),
-        _in_class_folders(
-            "objectnet",
-            "ObjectNet",
-            200,
-            "the first 200 of 313 by folder name",
-            (Split("LAMDA", Count(26509, approximate=True), Count(6628, approximate=True)),),
-            "the authors' page at MIT (ObjectNet)",
-            "https://objectnet.dev",
-            "CC BY 4.0 with a clause: never to tune a model's parameters",
-        ),
-        _in_class_folders(
-            "imagenet-r",
-            "ImageNet-R",
-            200,
-            "all, in folders named by WordNet number",
-            (Split("LAMDA", Count(24000, approximate=True), Count(6000, approximate=True)),),
-            "the authors' repository (ImageNet-R)",
-            "https://github.com/hendrycks/imagenet-r",
-            "MIT",
-        ),
-        _in_class_folders(
-            "aircraft",
-            "FGVC-Aircraft",
-            100,
-            "all 100 variants",
-            (
-                Split(
-                    "official",
-                    Count(6667),
-                    Count(3333),
-                    "images_variant_trainval.txt and images_variant_test.txt",
-                ),
+        source="the authors' page at Caltech (CUB-200-2011)",
+        url="https://www.vision.caltech.edu/datasets/cub_200_2011/",
+        terms="≈ non-commercial research and education",
+    ),
+    _data_set(
+        "objectnet",
+        "ObjectNet",
+        200,
+        classes="the first 200 of 313 by folder name",
+        splits=(Split("LAMDA", _about(26509), _about(6628)),),
+        source="the authors' page at MIT (ObjectNet)",
+        url="https://objectnet.dev",
+        terms="CC BY 4.0 with a clause: never to tune a model's parameters",
+    ),
+    _data_set(
+        "imagenet-r",
+        "ImageNet-R",
+        200,
+        classes="all, in folders named by WordNet number",
+        splits=(Split("LAMDA", _about(24000), _about(6000)),),
+        source="the authors' repository (ImageNet-R)",
+        url="https://github.com/hendrycks/imagenet-r",
+        terms="MIT",
+    ),
+    _data_set(
+        "aircraft",
+        "FGVC-Aircraft",
+        100,
+        classes="all 100 variants",
+        splits=(
+            Split(
+                "official",
+                Count(6667),
+                Count(3333),
+                "images_variant_trainval.txt and images_variant_test.txt",
             ),
-            "the authors' page at Oxford (FGVC-Aircraft)",
-            "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
-            "non-commercial research only",
         ),
-        _in_class_folders(
-            "cars",
-            "Stanford Cars",
-            100,
-            "the first 100 of 196 by folder name",
-            (Split("LAMDA", Count(4135, approximate=True), Count(4083)),),
-            "the authors' page at Stanford (Cars), no longer online",
-            "https://ai.stanford.edu/~jkrause/cars/car_dataset.html",
-            "≈ non-commercial research",
+        source="the authors' page at Oxford (FGVC-Aircraft)",
+        url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/",
+        terms="non-commercial research only",
+    ),
+    _data_set(
+        "cars",
+        "Stanford Cars",
+        100,
+        classes="the first 100 of 196 by folder name",
+        splits=(Split("LAMDA", _about(4135), Count(4083)),),
+        source="the authors' page at Stanford (Cars), no longer online",
+        url="https://ai.stanford.edu/~jkrause/cars/car_dataset.html",
+        terms="≈ non-commercial research",
+    ),
+    _data_set(
+        "food101",
+        "Food-101",
+        100,
+        classes="the first 100 of 101 by folder name: all but waffles",
+        splits=(
+            Split("official", Count(75000), Count(25000), "meta/train.txt and meta/test.txt"),
+            Split("LAMDA", _about(79998), _about(20012)),
         ),
-        _in_class_folders(
-            "food101",
-            "Food-101",
-            100,
-            "the first 100 of 101 by folder name: all but waffles",
-            (
-                Split("official", Count(75000), Count(25000), "meta/train.txt and meta/test.txt"),
-                Split("LAMDA", Count(79998, approximate=True), Count(20012, approximate=True)),
+        source="the authors' page at ETH Zurich (Food-101)",
+        url="https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
+        terms="scientific fair use; the photos are Foodspotting's",
+    ),
+    _data_set(
+        "sun397",
+        "SUN397",
+        300,
+        classes="the first 300 of 397 by folder name",
+        splits=(
+            Split(
+                "official, any of its ten",
+                Count(15000),
+                Count(15000),
+                "Training_01.txt and Testing_01.txt, and so on to 10",
             ),
-            "the authors' page at ETH Zurich (Food-101)",
-            "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
-            "scientific fair use; the photos are Foodspotting's",
+            Split("LAMDA", _about(72870), _about(18179)),
         ),
-        _in_class_folders(
-            "sun397",
-            "SUN397",
-            300,
-            "the first 300 of 397 by folder name",
-            (
-                Split(
-                    "official, any of its ten",
-                    Count(15000),
-                    Count(15000),
-                    "Training_01.txt and Testing_01.txt, and so on to 10",
-                ),
-                Split("LAMDA", Count(72870, approximate=True), Count(18179, approximate=True)),
-            ),
-            "the authors' page at Princeton (SUN397)",
-            "https://vision.princeton.edu/projects/2010/SUN/",
-            "≈ academic research",
-        ),
-        _in_class_folders(
-            "ucf101",
-            "UCF101",
-            100,
-            "the first 100 of 101 by folder name: all but YoYo",
-            (Split("LAMDA", Count(10053, approximate=True), Count(2639)),),
-            "the authors' page at UCF (UCF101); a frame of each video",
-            "https://www.crcv.ucf.edu/data/UCF101.php",
-            "≈ none stated",
-        ),
-    )
-}
+        source="the authors' page at Princeton (SUN397)",
+        url="https://vision.princeton.edu/projects/2010/SUN/",
+        terms="≈ academic research",
+    ),
+    _data_set(
+        "ucf101",
+        "UCF101",
+        100,
+        classes="the first 100 of 101 by folder name: all but YoYo",
+        splits=(Split("LAMDA", _about(10053), Count(2639)),),
+        source="the authors' page at UCF (UCF101); a frame of each video",
+        url="https://www.crcv.ucf.edu/data/UCF101.php",
+        terms="≈ none stated",
+    ),
+)
+
+DATASETS: Final = {known.name: known for known in _KNOWN}
+"""By name, in the order of the paper."""

@@ -1,17 +1,18 @@
-"""Scikit-learn's handwritten digits as pictures: data that come with the install, for the demo and the benchmark's smoke test."""
+"""Scikit-learn's handwritten digits as pictures: data that come with the install."""
 
-import io
 from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from visvm.bench.cifar import bmp
+
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def digit_pictures(first: int, last: int) -> Iterator[tuple[str, bytes]]:
-    """Name and BMP file of the digits from the `first` of each class up to, but without, the `last`.
+    """Make name and BMP file of the digits of each class from the `first` to before the `last`.
 
     Examples
     --------
@@ -25,6 +26,4 @@ def digit_pictures(first: int, last: int) -> Iterator[tuple[str, bytes]]:
             small = Image.fromarray((255 - pixels * (255 / 16)).astype(np.uint8))
             page = Image.new("L", (224, 224), 255)
             page.paste(small.resize((192, 192), Image.Resampling.BICUBIC), (16, 16))
-            file = io.BytesIO()
-            page.save(file, "BMP")
-            yield name, file.getvalue()
+            yield name, bmp(np.asarray(page))

@@ -1,13 +1,15 @@
-"""A name or a path → images with their classes: the data sets of the paper, folders of one's own, scikit-learn's digits.
+"""A name or a path → images with their classes.
 
-Nothing is ever downloaded; ``visvm doctor data`` shows what is there and what is not.
+Known are the data sets of the paper, scikit-learn's digits, and folders of your own.
+
+Nothing is ever downloaded; ``visvm doctor data`` shows what is there.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -22,6 +24,8 @@ from visvm.errors import ImageError, InputError, VisvmError, shown
 from visvm.learning.labelled import Labelled, read_labelled
 
 ROOT_VARIABLE: Final = "VISVM_DATA"
+
+_SEE_DOCTOR: Final = "see 'visvm doctor data'"
 
 Verdict = Literal["absent", "complete", "other counts", "unreadable"]
 
@@ -41,15 +45,22 @@ class LabelledImages:
     images: Sequence[Source]
     targets: NDArray[np.intp]
 
+    def at(self, places: NDArray[np.intp]) -> "LabelledImages":
+        """Return the images at these places, in their order."""
+        images = self.images
+        if isinstance(images, cifar.BmpImages):
+            return LabelledImages(cifar.BmpImages(images.pixels[places]), self.targets[places])
+        return LabelledImages([images[place] for place in places], self.targets[places])
+
 
 @dataclass(frozen=True)
 class ImageData:
-    """A data set that has been read: all but the pixels of image files.
+    """A data set that has been read; image files are only listed.
 
     Parameters
     ----------
     name : str
-        As it was asked for.
+        As it was given.
     classes : list of str
     train, test : LabelledImages
         Every class has images in both.
@@ -62,25 +73,28 @@ class ImageData:
 
 
 def data_root(given: Path | None) -> Path:
-    """The folder of data sets: the one given, or else that of ``VISVM_DATA``."""
+    """Return the folder of data sets: the one given, or else that of ``VISVM_DATA``."""
     root = find_data_root(given)
     if root is None:
         raise InputError(
-            f"data sets need a folder; none is set: give --data FOLDER, or set {ROOT_VARIABLE}; see 'visvm doctor data'"
+            "No folder of data sets is set. "
+            f"Give --data FOLDER or set {ROOT_VARIABLE}; {_SEE_DOCTOR}.",
+            code="data-folder-unset",
         )
     return root
 
 
 def find_data_root(given: Path | None) -> Path | None:
-    """As ``data_root``, but None where none is set; one that is set must exist."""
+    """Return the same, or None where none is set; refuse one that does not exist."""
     chosen = given or os.environ.get(ROOT_VARIABLE)
     if not chosen:
         return None
     root = expanded(chosen)
     if not os.path.isdir(root):
-        option = f"the value of {ROOT_VARIABLE}" if given is None else "--data"
+        option = ROOT_VARIABLE if given is None else "--data"
         raise InputError(
-            f"{option} must be a folder of data sets; {shown(root)} is none: correct it, see 'visvm doctor data'"
+            f"{option} says {shown(root)}, which is not a folder. Correct it; {_SEE_DOCTOR}.",
+            code="data-folder-missing",
         )
     return root
 
@@ -92,51 +106,50 @@ def load_dataset(
     train_per_class: int | None = None,
     test_per_class: int | None = None,
 ) -> ImageData:
-    """Find a data set and read it; image files are listed, not opened.
+    """Find a data set and read it; image files are only listed.
 
     Parameters
     ----------
     name_or_path : str
         A name of ``DATASETS``, which gives the classes of the benchmark; "digits", scikit-learn's;
         or the path of a folder with ``train/CLASS/IMAGES`` and ``test/CLASS/IMAGES``, which gives
-        all of its classes.
+        all its classes.
     root : Path, optional
         The folder of data sets, as in ``data_root``; a path needs none.
     train_per_class, test_per_class : int, optional
-        Keep only the first so many images of each class: in the order of the file for CIFAR-100, by
-        path otherwise.
+        Keep only so many images of each class, the first ones: in the order of the file for
+        CIFAR-100, by path otherwise.
     """
     for option, limit in (("train_per_class", train_per_class), ("test_per_class", test_per_class)):
         if limit is not None and limit < 1:
             raise InputError(
-                f"{option} must be at least 1; got {limit}: give more, or leave it out for all images"
+                f"The '{option}' parameter of load_dataset must be at least 1, or None for all. "
+                f"Got {limit} instead.",
+                code="images-limit-invalid",
             )
     known = DATASETS.get(name_or_path)
     if known is not None:
         data = _of_the_benchmark(known, data_root(root))
     else:
-        data = _digits() if name_or_path == "digits" else _of_ones_own(name_or_path)
-    return ImageData(
-        data.name,
-        data.classes,
-        _first(data.train, train_per_class),
-        _first(data.test, test_per_class),
-    )
+        data = _digits() if name_or_path == "digits" else _of_your_own(name_or_path)
+    train, test = _first(data.train, train_per_class), _first(data.test, test_per_class)
+    return replace(data, train=train, test=test)
 
 
 def require_present(names: Sequence[str], root: Path | None) -> None:
-    """Refuse data sets of the benchmark that are not there, all of them at once."""
+    """Refuse data sets of the benchmark that are missing, all of them at once."""
     wanted = [DATASETS[name] for name in names if name in DATASETS]
     absent = [known.name for known in wanted if _locate(known, data_root(root)) is None]
     if len(absent) > 1:
         raise InputError(
-            f"data sets must lie under {shown(data_root(root))}; {', '.join(absent)} are not there: put them there, see "
-            "'visvm doctor data', or name others with --datasets"
+            f"{', '.join(absent)} are not in {shown(data_root(root))}. "
+            f"Put them there, or name others with --datasets; {_SEE_DOCTOR}.",
+            code="dataset-missing",
         )
 
 
 class Content(NamedTuple):
-    """What reading every image of a data set tells."""
+    """What reading every image of a data set gives."""
 
     digest: str  # SHA-256 over the class names, and the class and content of every image in turn
     n_shared: int  # test images whose content is also that of a training image
@@ -191,7 +204,7 @@ class DataState:
 
 
 def examine_data(root: Path | None) -> list[DataState]:
-    """See which of the nine are there; files are counted, not opened, but for CIFAR-100's."""
+    """See which of the nine are there; files are counted, and only CIFAR-100's are opened."""
     return [_examine(known, root) for known in DATASETS.values()]
 
 
@@ -217,36 +230,36 @@ def _of_the_benchmark(known: DataSet, root: Path) -> ImageData:
     folder = _locate(known, root)
     if folder is None:
         raise InputError(
-            f"{known.name} must lie at {shown(root)}/{known.layout}; it is not there: put it there, see 'visvm doctor data'"
+            f"{known.name} is not at {shown(root)}/{known.layout}. Put it there; {_SEE_DOCTOR}.",
+            code="dataset-missing",
         )
     found = _read(known.name, folder)
     if len(found.classes) < known.n_classes:
         raise InputError(
-            f"{known.name} must have at least {known.n_classes} classes; {shown(folder)} has {len(found.classes)}: complete it, "
-            "see 'visvm doctor data'"
+            f"{shown(folder)} has {len(found.classes)} classes; {known.name} needs at least "
+            f"{known.n_classes}. Complete it; {_SEE_DOCTOR}.",
+            code="dataset-incomplete",
         )
     return _only(found, known.n_classes)
 
 
 def _digits() -> ImageData:
-    """Scikit-learn's digits: 100 of each to learn from, 50 to test with."""
+    """Make a data set of scikit-learn's digits: 100 of each to learn from, 50 to test with."""
 
     def part(first: int, last: int) -> LabelledImages:
-        pictures = list(digit_pictures(first, last))
-        return LabelledImages(
-            [content for _, content in pictures],
-            np.array([DIGITS.index(name) for name, _ in pictures]),
-        )
+        names, contents = zip(*digit_pictures(first, last), strict=True)
+        return LabelledImages(contents, np.array([DIGITS.index(name) for name in names]))
 
     return ImageData("digits", list(DIGITS), part(0, 100), part(100, 150))
 
 
-def _of_ones_own(given: str) -> ImageData:
+def _of_your_own(given: str) -> ImageData:
     folder = expanded(given)
     if not os.path.isdir(folder):
         raise InputError(
-            f"a data set must be one of {', '.join(DATASETS)}, digits, or a folder with train and test in it; "
-            f"{given!r} is neither: correct it"
+            f"{given!r} is neither a data set nor a folder. Give one of {', '.join(DATASETS)}, "
+            "digits, or a folder with train and test in it.",
+            code="dataset-unknown",
         )
     return _read(given, folder)
 
@@ -256,69 +269,52 @@ def _locate(known: DataSet, root: Path) -> Path | None:
 
 
 def _read(name: str, folder: Path) -> ImageData:
-    """All classes of a data set."""
-    return _read_cifar(name, folder) if name == "cifar100" else _read_folders(name, folder)
-
-
-def _read_cifar(name: str, folder: Path) -> ImageData:
-    classes = cifar.read_class_names(folder / "meta")
-    parts = [cifar.read_split(folder / part) for part in ("train", "test")]
-    return ImageData(
-        name,
-        classes,
-        *(LabelledImages(cifar.BmpImages(pixels), labels) for pixels, labels in parts),
-    )
-
-
-def _read_folders(name: str, folder: Path) -> ImageData:
+    """Read all classes of a data set."""
+    if name == "cifar100":
+        classes = cifar.read_class_names(folder / "meta")
+        parts = [cifar.read_split(folder / part) for part in ("train", "test")]
+        images = [LabelledImages(cifar.BmpImages(pixels), labels) for pixels, labels in parts]
+        return ImageData(name, classes, *images)
     for part in ("train", "test"):
         if not os.path.isdir(folder / part):
             raise InputError(
-                f"{shown(folder)} must have the folders train and test; it has no {part}: make it"
+                f"{shown(folder)} has no folder {part}. A data set needs train and test.",
+                code="split-folder-missing",
             )
     train, test = read_labelled(folder / "train"), read_labelled(folder / "test")
-    odd = sorted(set(map(str, train.labels)) ^ set(map(str, test.labels)))
+    learned, tested = set(map(str, train.labels)), set(map(str, test.labels))
+    odd = sorted(learned ^ tested)
     if odd:
         raise InputError(
-            f"train and test must have the same classes; in {shown(folder)} {len(odd)} are only in one, such as {odd[0]!r}: "
-            "complete them"
+            f"In {shown(folder)}, {len(odd)} classes are not in both train and test, such as "
+            f"{odd[0]!r}. Add their images, or remove them.",
+            code="split-classes-differ",
         )
-    classes = sorted(set(map(str, train.labels)))
+    classes = sorted(learned)
     return ImageData(name, classes, _numbered(train, classes), _numbered(test, classes))
 
 
 def _numbered(labelled: Labelled, classes: list[str]) -> LabelledImages:
     places = {label: place for place, label in enumerate(classes)}
-    return LabelledImages(
-        labelled.sources, np.array([places[str(label)] for label in labelled.labels], dtype=np.intp)
-    )
+    targets = [places[str(label)] for label in labelled.labels]
+    return LabelledImages(labelled.sources, np.array(targets, dtype=np.intp))
 
 
 def _only(data: ImageData, n_classes: int) -> ImageData:
-    """The first so many classes."""
+    """Keep so many classes, the first ones."""
     if len(data.classes) <= n_classes:
         return data
-    parts = [
-        _taken(part, np.flatnonzero(part.targets < n_classes)) for part in (data.train, data.test)
-    ]
+    parts = [part.at(np.flatnonzero(part.targets < n_classes)) for part in (data.train, data.test)]
     return ImageData(data.name, data.classes[:n_classes], *parts)
 
 
 def _first(part: LabelledImages, per_class: int | None) -> LabelledImages:
-    """The first so many images of each class, in their order."""
+    """Keep so many images of each class, the first ones, in their order."""
     if per_class is None:
         return part
-    kept = [
-        np.flatnonzero(part.targets == target)[:per_class] for target in np.unique(part.targets)
-    ]
-    return _taken(part, np.sort(np.concatenate(kept)))
-
-
-def _taken(part: LabelledImages, places: NDArray[np.intp]) -> LabelledImages:
-    images = part.images
-    if isinstance(images, cifar.BmpImages):
-        return LabelledImages(cifar.BmpImages(images.pixels[places]), part.targets[places])
-    return LabelledImages([images[place] for place in places], part.targets[places])
+    classes = np.unique(part.targets)
+    kept = [np.flatnonzero(part.targets == target)[:per_class] for target in classes]
+    return part.at(np.sort(np.concatenate(kept)))
 
 
 def _content(image: Source) -> bytes:
@@ -326,5 +322,6 @@ def _content(image: Source) -> bytes:
         return content_of(image)
     except OSError as error:
         raise ImageError(
-            f"every image must be readable; {error.filename} is not ({error.strerror}): replace it"
+            f"{shown(error.filename)} cannot be read: {error.strerror}. Replace it.",
+            code="image-unreadable",
         ) from error

@@ -100,11 +100,6 @@ def harmonic_mean(first: float, second: float) -> float:
     return 2 * first * second / (first + second) if first + second else 0.0
 
 
-def percent(share: float | None, decimals: int = 1, unit: str = " %") -> str:
-    """Write a share in percent; a dash where there is none."""
-    return "–" if share is None else f"{100 * share:.{decimals}f}{unit}"
-
-
 def average_accuracy(accuracies: Sequence[float]) -> float:
     """Return Ā, the exact mean of A_1 … A_B; some toolboxes average values that were rounded first.
 

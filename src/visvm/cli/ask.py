@@ -49,7 +49,7 @@ def predict(
 
 
 def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
-    from visvm.bench.metrics import percent
+    from visvm.bench.report.formats import percent
     from visvm.cli.terminal import out, print_json
     from visvm.errors import shown
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from visvm.bench.metrics import percent
+from visvm.bench.report.formats import percent
 from visvm.cli.terminal import note, out, table
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header
@@ -180,15 +180,15 @@ def show_model(described: dict[str, Any]) -> None:
             f"{described['forgotten_images']} more images are of classes that were forgotten",
             markup=False,
         )
-    lines = [
+    blocks = ", ".join(map(str, described["layers"]))
+    console.print(
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
-        f"{sum(counts.values())} images",
+        f"{sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
-        f"transform {described['transform']}, blocks {', '.join(map(str, described['layers']))}, "
-        f"D = {described['n_components']}, λ = {described['ridge']:g}",
-        _what_for(described),
-    ]
-    console.print("\n".join(lines), markup=False)
+        f"transform {described['transform']}, blocks {blocks}, "
+        f"D = {described['n_components']}, λ = {described['ridge']:g}\n{_what_for(described)}",
+        markup=False,
+    )
 
 
 def _when(moment: str) -> str:

@@ -1,17 +1,17 @@
 """Tables that compare methods: what all sections of a report build theirs from."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 from visvm.bench.datasets import DATASETS
-from visvm.bench.metrics import percent
+from visvm.bench.report.formats import count, percent
 from visvm.bench.report.grouping import Setting, settings
 from visvm.bench.report.pages import Cell, Column, Table, TableRow
-from visvm.bench.report.plots import Styles, styles
 from visvm.bench.report.published import Numbers, Published
+from visvm.bench.report.style import Styles, styles
 from visvm.bench.report.summary import (
     ORACLE,
     OURS,
@@ -24,8 +24,10 @@ from visvm.bench.report.summary import (
 )
 from visvm.bench.rows import Row
 
-KINDS: dict[str, Literal["ours", "apart"]] = {OURS: "ours", ORACLE: "apart"}
-"""How the line of a method stands in a table, where it is not an ordinary one."""
+_KINDS: dict[str, Literal["ours", "apart"]] = {OURS: "ours", ORACLE: "apart"}
+
+in_percent = partial(percent, decimals=2, unit="")
+"""Write a share as tables have it, whose captions say that it is in percent."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,34 @@ class Material:
     names: Mapping[str, str]
 
     @property
-    def by_encoder(self) -> dict[str, list[Setting]]:
+    def compared(self) -> list[Setting]:
         """Settings that have runs for the main comparison."""
-        return grouped([each for each in self.settings if each.standard], lambda each: each.encoder)
+        return [each for each in self.settings if each.standard]
+
+    @property
+    def by_encoder(self) -> dict[str, list[Setting]]:
+        """The same by their encoders."""
+        return grouped(self.compared, lambda each: each.encoder)
 
     def numbers(self, setting: Setting) -> dict[str, Numbers]:
-        """What is published of a setting; nothing where encoder or transform are not the paper's."""
+        """Return what is published of a setting: nothing unless encoder and transform agree."""
         run = setting.first
         if run.transform != self.published.transform:
             return {}
-        return self.published.numbers(
-            self.published.encoder(run.encoder), run.dataset, run.protocol
-        )
+        encoder = self.published.encoder(run.encoder)
+        return self.published.numbers(encoder, run.dataset, run.protocol)
+
+
+def gather(rows: list[Row], published: Published) -> Material:
+    """Prepare rows for the sections."""
+    finished, unfinished = collect(rows)
+    found = settings(finished, published.datasets)
+    look = styles(each.run.method for each in in_order(finished))
+    names: dict[str, str] = {}
+    for label in dict.fromkeys(label for each in found for label in (each.encoder, each.label)):
+        name = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
+        names[label] = f"{name}-{len(names)}" if name in names.values() else name
+    return Material(rows, finished, unfinished, found, published, look, names)
 
 
 @dataclass(frozen=True)
@@ -93,17 +111,6 @@ AVERAGE = Measure("Ā", lambda each: each.average, lambda numbers: numbers.avera
 FINAL = Measure("A_B", lambda each: each.final, lambda numbers: numbers.final)
 
 
-def gather(rows: list[Row], published: Published) -> Material:
-    """Prepare rows for the sections."""
-    finished, unfinished = collect(rows)
-    found = settings(finished, published.datasets)
-    look = styles(each.run.method for each in in_order(finished))
-    names = _file_names(
-        dict.fromkeys(label for each in found for label in (each.encoder, each.label))
-    )
-    return Material(rows, finished, unfinished, found, published, look, names)
-
-
 def compare(
     material: Material,
     caption: str,
@@ -112,53 +119,61 @@ def compare(
     group: Callable[[Setting], str] = lambda setting: setting.stream,
     only_ran: bool = False,
 ) -> Table:
-    """A line for each method, and in each setting a column for each measure; published numbers beside ours where there are some.
+    """Make a table with a row for each method, and for each setting a column for each measure.
 
     Parameters
     ----------
     material : Material
     caption : str
     compared : sequence of Setting
+        Published numbers stand beside ours where there are some.
     measures : sequence of Measure
     group : callable
-        What stands above the columns of a setting.
+        Gives what stands above the columns of a setting.
     only_ran : bool
         Leave out methods of which there is nothing but published numbers.
     """
-    lines = {
-        each.label: each.run.method
-        for each in in_order(run for setting in compared for run in setting.standard.values())
-    }
-    numbers = [material.numbers(setting) for setting in compared]
-    columns, cells = [Column("method", words=True)], {label: [Cell(label)] for label in lines}
-    for setting, known in zip(compared, numbers, strict=True):
+    runs = in_order(run for setting in compared for run in setting.standard.values())
+    lines = {each.label: each.run.method for each in runs}
+    columns = [(Column("method", words=True), [Cell(label) for label in lines])]
+    for setting in compared:
         beside = {
-            row: each
-            for method, each in known.items()
+            row: numbers
+            for method, numbers in material.numbers(setting).items()
             for row in material.published.row_methods(method)
         }
         for measure in measures:
-            columns.append(Column(measure.name, group(setting)))
-            for label, cell in _column(setting, measure, lines, beside).items():
-                cells[label].append(cell)
-    rows = [TableRow(tuple(cells[label]), KINDS.get(method, "")) for label, method in lines.items()]
-    if not only_ran:
-        rows += _published_only(material, numbers, measures, set(lines.values()))
-    return Table(caption, tuple(columns), tuple(rows))
+            cells = _compared(setting.standard, measure, lines, beside)
+            columns.append((Column(measure.name, group(setting)), cells))
+    table = method_table(caption, list(lines.values()), columns)
+    if only_ran:
+        return table
+    others = _published_only(material, compared, measures, set(lines.values()))
+    return replace(table, rows=(*table.rows, *others))
+
+
+def method_table(
+    caption: str, methods: Sequence[str], columns: Sequence[tuple[Column, Sequence[Cell]]]
+) -> Table:
+    """Make a table with a row for each method, ours and the oracle set off."""
+    heads, cells = zip(*columns, strict=True)
+    lines = zip(methods, zip(*cells, strict=True), strict=True)
+    rows = tuple(TableRow(line, _KINDS.get(method, "")) for method, line in lines)
+    return Table(caption, heads, rows)
 
 
 def ranked(
     methods: Sequence[str],
     values: Sequence[float | None],
-    write: Callable[[float], str],
+    write: Callable[[float], str] = in_percent,
     lowest: bool = False,
 ) -> list[Cell]:
-    """The cells of a column with the best and the second marked; the oracle takes no part.
+    """Make the cells of a column with the best and the second marked; the oracle takes no part.
 
     Parameters
     ----------
     methods : sequence of str
-        Of each line.
+        Of each row.
     values : sequence of float or None
     write : callable
         Gives the text of a value.
@@ -166,116 +181,99 @@ def ranked(
         Whether less is better.
     """
     texts = ["–" if value is None else write(value) for value in values]
-    competing = [
-        None if method == ORACLE else value for method, value in zip(methods, values, strict=True)
-    ]
-    return [
-        Cell(text, mark) for text, mark in zip(texts, marks(competing, texts, lowest), strict=True)
-    ]
+    pairs = zip(methods, values, strict=True)
+    competing = [None if method == ORACLE else value for method, value in pairs]
+    return list(map(Cell, texts, marks(competing, texts, lowest)))
 
 
-def _column(
-    setting: Setting, measure: Measure, lines: Mapping[str, str], beside: Mapping[str, Numbers]
-) -> dict[str, Cell]:
-    runs = setting.standard
+def _compared(
+    runs: Mapping[str, FinishedRun],
+    measure: Measure,
+    lines: Mapping[str, str],
+    beside: Mapping[str, Numbers],
+) -> list[Cell]:
     values = [measure.value(runs[label]) if label in runs else None for label in lines]
-    cells = dict(
-        zip(lines, ranked(list(lines.values()), values, table_percent, measure.lowest), strict=True)
-    )
-    for label in lines:  # what has other options has another label, and nothing published beside it
-        published = measure.published(beside[label]) if label in beside else None
-        if published is not None:
-            cells[label] = replace(cells[label], aside=f"{published:.2f}")
-    return cells
+    cells = ranked(list(lines.values()), values, lowest=measure.lowest)
+    # what has other options has another label, and nothing published beside it
+    published = [measure.published(beside[each]) if each in beside else None for each in lines]
+    return [
+        cell if value is None else replace(cell, aside=f"{value:.2f}")
+        for cell, value in zip(cells, published, strict=True)
+    ]
 
 
 def _published_only(
     material: Material,
-    numbers: Sequence[Mapping[str, Numbers]],
+    compared: Sequence[Setting],
     measures: Sequence[Measure],
     ran: set[str],
-) -> list[TableRow]:
-    """Lines of methods that the paper has and these runs have not."""
-    rows = []
+) -> Iterator[TableRow]:
+    """Make rows of methods that the paper has and these runs have not."""
+    numbers = [material.numbers(setting) for setting in compared]
     for method in material.published.methods:
         places = [(known.get(method), measure) for known in numbers for measure in measures]
         values = [None if known is None else measure.published(known) for known, measure in places]
-        if ran.isdisjoint(material.published.row_methods(method)) and any(
-            value is not None for value in values
-        ):
-            cells = [
-                Cell("–") if value is None else Cell("", aside=f"{value:.2f}") for value in values
-            ]
-            rows.append(
-                TableRow(
-                    (Cell(f"{material.published.printed(method)}, published"), *cells), "apart"
-                )
-            )
-    return rows
+        cells = [Cell("–") if value is None else Cell("", aside=f"{value:.2f}") for value in values]
+        absent = ran.isdisjoint(material.published.row_methods(method))
+        if absent and any(value is not None for value in values):
+            name = Cell(f"{material.published.printed(method)}, published")
+            yield TableRow((name, *cells), "apart")
 
 
-def about_published(material: Material, compared: Sequence[Setting]) -> list[str]:
-    """What must be said about published numbers above tables of one encoder."""
-    numbers = {setting.label: material.numbers(setting) for setting in compared}
-    if not any(numbers.values()):
-        encoders, transform = ", ".join(material.published.encoders), material.published.transform
-        what = f"{encoders} with the transform {transform}, on the paper's data sets and protocols"
-        return [
-            f"Published numbers are for {what}; these runs are for another encoder or other data, so none are put beside ours."
-        ]
-    said = ["In brackets: what the paper prints."]
-    ran = {run.run.method for setting in compared for run in setting.standard.values()}
-    known = {
-        method
-        for each in numbers.values()
-        for method in each
-        if not ran.isdisjoint(material.published.row_methods(method))
-    }
-    said += [note for method in sorted(known) if (note := material.published.note(method))]
-    for setting in compared:
-        one = next(iter(setting.standard.values()))
-        ours, learned = one.rows[-1].n_test, sum(row.n_train for row in one.rows)
-        theirs = (
-            material.published.test_images(setting.first.dataset)
-            if numbers[setting.label]
-            else ours
+def about_published(material: Material, compared: Sequence[Setting]) -> str:
+    """Say what must be said about published numbers above tables of one encoder."""
+    published = material.published
+    numbers = [(setting, material.numbers(setting)) for setting in compared]
+    if not any(known for _, known in numbers):
+        encoders = ", ".join(published.encoders)
+        return (
+            f"Published numbers are for {encoders} with the transform {published.transform}, on "
+            "the paper's data sets and protocols; these runs are for another encoder or other "
+            "data, so none are put beside ours."
         )
-        splits = DATASETS[setting.first.dataset].splits if numbers[setting.label] else ()
-        # of the split they are about
-        trained = [split.train for split in splits if _about(split.test.n, theirs)]
-        if trained and not any(known.admits(learned) for known in trained):
-            published = " or ".join(map(str, trained))
-            said.append(
-                f"{setting.data} was learned from {count(learned)} images here, from {published} by the published code."
-            )
-        if not _about(ours, theirs):
-            said.append(
-                f"{setting.data} was tested on {count(ours)} images here, on about {count(theirs)} by the published code."
-            )
-    return [" ".join(dict.fromkeys(said))]
+    ran = {run.run.method for setting in compared for run in setting.standard.values()}
+    beside = {
+        method
+        for _, known in numbers
+        for method in known
+        if not ran.isdisjoint(published.row_methods(method))
+    }
+    said = ["In brackets: what the paper prints."]
+    said += [note for method in sorted(beside) if (note := published.note(method))]
+    for setting, known in numbers:
+        said += _other_counts(setting, published) if known else []
+    return " ".join(dict.fromkeys(said))
+
+
+def _other_counts(setting: Setting, published: Published) -> Iterator[str]:
+    """Say where other numbers of images were learned or tested than by the published code."""
+    rows = next(iter(setting.standard.values())).rows
+    ours, learned = rows[-1].n_test, sum(row.n_train for row in rows)
+    theirs = published.test_images(setting.first.dataset)
+    splits = DATASETS[setting.first.dataset].splits
+    # of the split they are about
+    trained = [split.train for split in splits if _about(split.test.n, theirs)]
+    if trained and not any(known.admits(learned) for known in trained):
+        yield (
+            f"{setting.data} was learned from {count(learned)} images here, "
+            f"from {' or '.join(map(str, trained))} by the published code."
+        )
+    if not _about(ours, theirs):
+        yield (
+            f"{setting.data} was tested on {count(ours)} images here, "
+            f"on about {count(theirs)} by the published code."
+        )
 
 
 def _about(number: int, published: int) -> bool:
     return abs(number - published) <= 0.02 * published
 
 
-table_percent = partial(percent, decimals=2, unit="")
+def in_parts(items: Sequence[Setting], size: int) -> Iterable[Sequence[Setting]]:
+    """Cut a list into parts of at most this size."""
+    return (items[first : first + size] for first in range(0, len(items), size))
 
 
-def count(number: int) -> str:
-    """A whole number, thousands apart."""
-    return f"{number:,}".replace(",", "\N{NO-BREAK SPACE}")
-
-
-def in_parts(items: Sequence[Setting], size: int) -> list[Sequence[Setting]]:
-    """So many at a time."""
-    return [items[first : first + size] for first in range(0, len(items), size)]
-
-
-def _file_names(labels: Iterable[str]) -> dict[str, str]:
-    """A file name for each label, none twice."""
-    names: dict[str, str] = {}
-    for label in labels:
-        name = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
-        names[label] = name if name not in names.values() else f"{name}-{len(names)}"
-    return names
+def has_sessions(setting: Setting) -> bool:
+    """Return whether some run of the main comparison has more than one session."""
+    return any(len(each.rows) > 1 for each in setting.standard.values())

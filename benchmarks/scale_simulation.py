@@ -1,0 +1,165 @@
+"""Nodes that learn a stream block by block, and add their sums: where queues matter."""
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from scale_model import BLOCK, FUSED, REPAIR, Job, dense_bytes, thin_bytes
+
+from visvm.head.scatter import THIN_SHARE
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sum of some images, when it is ready, and of how many pieces of the stream it is."""
+
+    ready: float
+    n_images: int
+    pieces: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a simulated run."""
+
+    learned: float  # when the last node had its sum
+    added: float  # when the sums of all nodes were one
+    sent: int  # bytes between nodes for that
+    redone: int  # images learned again
+    parts: list[Part] = field(repr=False)  # by node
+
+
+@cache
+def simulate(
+    job: Job,
+    n_nodes: int,
+    *,
+    spread: float = 0.0,
+    slow_nodes: int = 0,
+    failure: float | None = None,
+    saved_every: float = math.inf,
+    seed: int = 0,
+) -> Outcome:
+    """Learn a stream on so many nodes.
+
+    Parameters
+    ----------
+    job : Job
+    n_nodes : int
+    spread : float
+        Standard deviation of the logarithm of a block's time.
+    slow_nodes : int
+        So many nodes work at half the speed.
+    failure : float, optional
+        When the first node fails: what it has summed since it last saved its sum has to be learned
+        again.
+    saved_every : float
+        Seconds from one saving to the next.
+    seed : int
+    """
+    cluster = _Cluster(job, n_nodes, spread, slow_nodes, np.random.default_rng(seed))
+    cluster.run(failure, saved_every)
+    parts = [
+        Part(max((end for end, _ in each), default=0.0), sum(n for _, n in each), len(each))
+        for each in cluster.done
+    ]
+    levels = add_in_tree(job, parts)
+    sent = sum(_sent(job, right) for level in levels[:-1] for right in level[1::2])
+    if job.sharded:
+        sent += job.stream.n_images * FUSED * job.n_inputs * (n_nodes - 1) // n_nodes
+    learned, added = max(part.ready for part in parts), levels[-1][0].ready
+    return Outcome(learned, added, sent, cluster.redone, parts)
+
+
+class _Cluster:
+    """Nodes that take blocks as they become free."""
+
+    def __init__(
+        self, job: Job, n_nodes: int, spread: float, slow_nodes: int, generator: np.random.Generator
+    ) -> None:
+        self.job, self.n_nodes, self.generator = job, n_nodes, generator
+        self.spread, self.slow_nodes = spread, slow_nodes
+        self.encode, self.reduce = job.encode_seconds(), job.sum_seconds(n_nodes)
+        self.left, self.redone, self.idle = job.stream.n_images, 0, set[int]()
+        self.summed = [0.0] * n_nodes  # when the cores of a node are free
+        # when each block was summed, and its images
+        self.done = [list[tuple[float, int]]() for _ in range(n_nodes)]
+        self.queue = [(0.0, node) for node in range(n_nodes)]
+
+    def run(self, failure: float | None, saved_every: float) -> None:
+        """Learn until no image is left."""
+        if failure is not None:
+            self.queue.append((failure, -1))
+        heapq.heapify(self.queue)
+        while self.queue:
+            now, node = heapq.heappop(self.queue)
+            if node < 0:
+                saved = now - math.fmod(now, saved_every) if saved_every < math.inf else 0.0
+                self._fail(now, saved)
+            elif not self.left:
+                self.idle.add(node)
+            else:
+                self._learn(now, node)
+
+    def _fail(self, now: float, saved: float) -> None:
+        """Lose what the first node has summed since it saved, and wake the nodes that are idle."""
+        self.redone = sum(images for end, images in self.done[0] if end > saved)
+        self.done[0] = [block for block in self.done[0] if block[0] <= saved]
+        self.left, self.summed[0] = self.left + self.redone, now + REPAIR
+        others = [each for each in self.queue if each[1] != 0]
+        others += [(now, other) for other in self.idle - {0}]
+        self.queue, self.idle = [*others, (now + REPAIR, 0)], set()
+        heapq.heapify(self.queue)
+
+    def _learn(self, now: float, node: int) -> None:
+        """Let a node take a block."""
+        images = min(BLOCK, self.left)
+        pace = math.exp(self.spread * self.generator.standard_normal() - self.spread**2 / 2)
+        pace *= 2 if self.n_nodes - node <= self.slow_nodes else 1
+        begin = max(now + images * self.encode * pace, self.summed[node])
+        self.left, self.summed[node] = self.left - images, begin + images * self.reduce * pace
+        self.done[node].append((self.summed[node], images))
+        # on a GPU, one block may wait for the cores
+        free = begin if self.job.node.gpu else self.summed[node]
+        heapq.heappush(self.queue, (free, node))
+
+
+def add_in_tree(job: Job, parts: list[Part]) -> list[list[Part]]:
+    """Return the levels of the tree in which neighbours are added in pairs, leaves first."""
+    levels = [parts]
+    while len(parts) > 1:
+        parts = [_add(job, *parts[place : place + 2]) for place in range(0, len(parts), 2)]
+        levels.append(parts)
+    return levels
+
+
+def careless_bytes(job: Job, n_nodes: int) -> float:
+    """Count bytes between nodes if blocks are added in a tree that ignores where they are."""
+    total, n_images = 0.0, BLOCK
+    while n_images < job.stream.n_images:
+        columns = job.columns(n_images)
+        thin = n_images <= THIN_SHARE * job.width
+        each = (
+            thin_bytes(n_images, job.width, columns)
+            if thin
+            else dense_bytes(job.width, columns, sent=True)
+        )
+        total += job.stream.n_images / (2 * n_images) * each * (1 - 1 / n_nodes)
+        n_images *= 2
+    return total
+
+
+def _add(job: Job, left: Part, right: Part | None = None) -> Part:
+    if right is None:
+        return left
+    n_images, pieces = left.n_images + right.n_images, left.pieces + right.pieces
+    adding = job.merge_seconds(job.columns(n_images, pieces))
+    return Part(
+        max(left.ready, right.ready) + _sent(job, right) / job.link + adding, n_images, pieces
+    )
+
+
+def _sent(job: Job, part: Part) -> int:
+    return dense_bytes(job.width, job.columns(part.n_images, part.pieces), sent=True)
