@@ -22,7 +22,7 @@ from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Entry, Setup
 from visvm.bench.methods.simplecil import SimpleCIL
 from visvm.bench.methods.slda import SLDA
-from visvm.bench.plan import plan
+from visvm.bench.plan import plan, unmet
 from visvm.bench.recipe import Recipe
 from visvm.bench.rows import FILE_NAME, Run, open_for_appending, read_rows
 from visvm.bench.runner import execute, measure, missing_runs
@@ -33,7 +33,7 @@ from visvm.encoders.loading import load_encoder
 from visvm.errors import EncoderError, ImageError, InputError
 from visvm.progress import silent
 
-RUNNABLE = [name for name in METHODS if name != "zs-clip"]
+RUNNABLE = [entry.name for entry in METHODS.values() if not unmet(entry)]
 
 
 @pytest.fixture(scope="module")

@@ -169,7 +169,7 @@ def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
     """
     setup, refused = Setup(encoder.layer_dims, encoder.project), {}
     for entry in (METHODS[method] for method in recipe.methods):
-        if reason := _unmet(entry):
+        if reason := unmet(entry):
             refused[entry.name] = reason
             continue
         try:
@@ -181,7 +181,7 @@ def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
     return refused
 
 
-def _unmet(entry: Entry) -> str:
+def unmet(entry: Entry) -> str:
     """Say which need of a method cannot be met; empty if all can."""
     for need in entry.needs:
         if need in _UNMET and not (need == "torch" and find_spec("torch")):
