@@ -83,8 +83,8 @@ def _data_line(settings: list[Setting]) -> tuple[str, ...]:
     )
     protocols = ", ".join(dict.fromkeys(setting.first.protocol for setting in settings))
     shared = [row.n_shared for each in runs for row in each.rows if row.n_shared is not None]
-    told = count(shared[0]) if shared else "unknown"
-    return protocols, *map(count, sizes), told, largest.run.data_digest[:8]
+    known = count(shared[0]) if shared else "unknown"
+    return protocols, *map(count, sizes), known, largest.run.data_digest[:8]
 
 
 def _encoder_table(material: Material) -> Table:
