@@ -261,7 +261,7 @@ def test_a_run_that_goes_on_tells_its_average(bench, tmp_path):
 def test_what_is_missing_is_named_all_at_once(bench, tmp_path):
     (tmp_path / "cars").mkdir()
     line = refused(bench("table1", "--dry-run", datasets="cars,cub200,colours,sun397", data="."))
-    assert "cub200, sun397 are not there" in line
+    assert "cub200, sun397" in line
 
 
 @pytest.mark.parametrize(
