@@ -7,10 +7,10 @@ from rich.markup import escape
 
 from visvm.cli.terminal import note, out, percent, table
 from visvm.head.memory import human_bytes
-from visvm.model.file import read_header
+from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import Evaluation, SessionReport, first_session_note
-from visvm.model.sites import SiteStatistics, report_as_dict
+from visvm.model.sites import SiteStatistics
 
 
 def counted(n: int, what: str) -> str:
@@ -112,7 +112,7 @@ def show_evaluation(result: Evaluation) -> None:
 def describe(path: Path) -> dict[str, Any]:
     """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
     header = read_header(path)
-    head, kind = header.head, header.told_kind
+    head, kind = header.head, header.kind_by_parts
     counts = dict(zip(header.classes, header.counts, strict=True))
     return {
         "path": str(path),
@@ -179,15 +179,15 @@ def show_model(described: dict[str, Any]) -> None:
             f"{described['forgotten_images']} more images are of classes that were forgotten",
             markup=False,
         )
-    lines = [
+    console.print(
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
-        f"{sum(counts.values())} images",
+        f"{sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, blocks {', '.join(map(str, described['layers']))}, "
-        f"D = {described['n_components']}, λ = {described['ridge']:g}",
-        _what_for(described),
-    ]
-    console.print("\n".join(lines), markup=False)
+        f"D = {described['n_components']}, λ = {described['ridge']:g}\n"
+        f"{_what_for(described)}",
+        markup=False,
+    )
 
 
 def _when(moment: str) -> str:
