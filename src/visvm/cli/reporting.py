@@ -8,10 +8,10 @@ from rich.markup import escape
 from visvm.bench.report.formats import percent
 from visvm.cli.terminal import note, out, table
 from visvm.head.memory import human_bytes
-from visvm.model.file import read_header
+from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import Evaluation, SessionReport, first_session_note
-from visvm.model.sites import SiteStatistics, report_as_dict
+from visvm.model.sites import SiteStatistics
 
 
 def counted(n: int, what: str) -> str:
@@ -113,7 +113,7 @@ def show_evaluation(result: Evaluation) -> None:
 def describe(path: Path) -> dict[str, Any]:
     """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
     header = read_header(path)
-    head, kind = header.head, header.told_kind
+    head, kind = header.head, header.kind_by_parts
     counts = dict(zip(header.classes, header.counts, strict=True))
     return {
         "path": str(path),

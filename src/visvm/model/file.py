@@ -10,7 +10,7 @@ with its digest. Files from before there was a ``kind`` are told by their parts.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, cast
 
@@ -98,8 +98,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int = 0
 
     @property
-    def told_kind(self) -> Kind:
-        """The kind that the parts tell."""
+    def kind_by_parts(self) -> Kind:
+        """The kind that the parts make it, also where none is written."""
         if self.journal is not None:
             return "journal"
         if self.head.form is None:
@@ -148,8 +148,8 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         name: getattr(settled.options, name) for name in ("n_components", "ridge", "svm_cost")
     }
     described = HeadHeader(
-        **{name: plain(value) for name, value in options.items()},
-        **{name: plain(getattr(settled.options.mixer, name)) for name in MIXER_OPTIONS},
+        **{name: _plain(value) for name, value in options.items()},
+        **{name: _plain(getattr(settled.options.mixer, name)) for name in MIXER_OPTIONS},
         layer_dims=mixer.layer_dims,
         layers=mixer.layers,
         chosen_ridge=settled.ridge,
@@ -171,7 +171,9 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
-    return plain(header), {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    return _header_as_dict(header), {
+        name: np.ascontiguousarray(value) for name, value in tensors.items()
+    }
 
 
 def _packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | None, Tensors]:
@@ -184,8 +186,24 @@ def _packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | No
     return "thin", {**tensors, **blocks, "targets": scatter.targets}
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+def _header_as_dict(header: Header) -> dict[str, Any]:
+    """Return the header as JSON has it; msgspec alone would leave out defaults that it has read."""
+    described = {"sessions": [report_as_dict(each) for each in header.sessions]}
+    if header.merged:
+        described["merged"] = [_plain(asdict(each)) for each in header.merged]
+    return cast("dict[str, Any]", _plain(header) | described)
+
+
+def report_as_dict(report: SessionReport) -> dict[str, Any]:
+    """Return a report as a model file has it; its site only where there is one."""
+    described: dict[str, Any] = _plain(asdict(report))
+    if report.site is None:
+        del described["site"]
+    return described
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, numbers of numpy among them."""
     return msgspec.to_builtins(value, enc_hook=lambda number: number.item())
 
 
@@ -242,7 +260,7 @@ def _checked(path: Path, header: dict[str, Any]) -> Header:
             raise ValueError("the labels of a site are of two kinds")
         if (typed.head.form is None) != ("class_sums" not in typed.tensors):
             raise ValueError("the sums are not those of the form")
-        if typed.kind not in (None, typed.told_kind):
+        if typed.kind not in (None, typed.kind_by_parts):
             raise ValueError(f"a {typed.kind} has other parts")
     return typed
 

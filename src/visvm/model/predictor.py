@@ -33,7 +33,6 @@ from visvm.model import changes
 from visvm.model import file as model_file
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
-from visvm.model.sites import report_as_dict
 from visvm.model.state import MergedSite, Model
 from visvm.progress import Progress, silent
 
@@ -182,7 +181,8 @@ class ImagePredictor:
     @property
     def history_(self) -> list[dict[str, Any]]:
         """The reports of all sessions."""
-        return [] if self.model_ is None else [report_as_dict(s) for s in self.model_.sessions]
+        sessions = () if self.model_ is None else self.model_.sessions
+        return [model_file.report_as_dict(each) for each in sessions]
 
     @property
     def site_(self) -> str | None:

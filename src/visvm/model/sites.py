@@ -6,14 +6,13 @@ none is added twice.
 """
 
 from collections.abc import Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Self
 
 from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError, shown
 from visvm.model import file as model_file
 from visvm.model.labels import Label
-from visvm.model.results import SessionReport
 from visvm.model.state import MergedSite, Model
 
 
@@ -110,7 +109,7 @@ class SiteStatistics:
     @property
     def history(self) -> list[dict[str, Any]]:
         """The reports of the sessions in which they were learned."""
-        return [report_as_dict(each) for each in self.model.sessions]
+        return [model_file.report_as_dict(each) for each in self.model.sessions]
 
     def entries(self, merged_at: str) -> tuple[MergedSite, ...]:
         """Return what a model notes that takes the sums in: this site, and those in its sums."""
@@ -145,11 +144,3 @@ class SiteStatistics:
                 code="sums-missing",
             )
         return cls(model, Path(path).name)
-
-
-def report_as_dict(report: SessionReport) -> dict[str, Any]:
-    """Return a report as a model file has it; its site only where there is one."""
-    plain: dict[str, Any] = model_file.plain(asdict(report))
-    if plain["site"] is None:
-        del plain["site"]
-    return plain

@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 
 from visvm.errors import InputError
 from visvm.image_classifier import ImageClassifier
+from visvm.model.file import report_as_dict
 from visvm.model.results import first_session_note
-from visvm.model.sites import report_as_dict
 from visvm.progress import Progress
 from visvm.service import schemas
 from visvm.service.core import Service
