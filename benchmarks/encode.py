@@ -1,11 +1,11 @@
-"""Speed of encoding: a folder of photos beside the bare encoder, and ONNX Runtime beside transformers.
+"""Measure encoding: a folder of photos beside the bare encoder, ONNX Runtime beside transformers.
 
     python benchmarks/encode.py            both parts (about ten minutes on 2 cores)
     python benchmarks/encode.py folder     only the folder pipeline
     python benchmarks/encode.py engines    only the two engines (needs the extra torch)
 
-Prints a table and writes it to ENCODE.md beside this file. The two sides of each row are measured
-in turn in one run, the best of three for each. No feature cache is used.
+Print a table and write it to ENCODE.md beside this file. The two sides of each row are measured in
+turn in one run, the best of three for each. No feature cache is used.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def best_of(*works: Callable[[], object]) -> list[float]:
-    """Best time of each piece of work, taken in turn."""
+    """Return the best time of each piece of work; they take turns."""
     best = [float("inf")] * len(works)
     for _ in range(REPEATS):
         for place, work in enumerate(works):
@@ -58,7 +58,7 @@ def best_of(*works: Callable[[], object]) -> list[float]:
 
 
 def make_photos(folder: Path, n: int, size: tuple[int, int], kind: str) -> list[Path]:
-    """Pictures with texture at every scale, as photographs have it, so that decoding costs what it costs in life."""
+    """Write pictures with texture at every scale, so that decoding costs as much as for photos."""
     generator = np.random.default_rng(0)
     width, height = size
     total = np.zeros((height, width, 3), dtype=np.float32)
@@ -78,7 +78,7 @@ def make_photos(folder: Path, n: int, size: tuple[int, int], kind: str) -> list[
 
 
 def folder_rows(encoder: Encoder) -> list[Row]:
-    """A folder through the whole pipeline, beside the same number of ready pixels through the encoder."""
+    """Measure a folder through the whole pipeline, beside as many ready images through the encoder."""
     rows = []
     for what, size, kind in (
         ("500 x 375 JPEG", (500, 375), "jpg"),
@@ -96,7 +96,7 @@ def folder_rows(encoder: Encoder) -> list[Row]:
                     encoder.encode(batch)
 
             def whole(files: list[Path] = paths, how: Transform = transform) -> None:
-                encode_files(files, encoder, how, None, lambda *_: None)
+                encode_files(files, encoder, how, None)
 
             times = best_of(whole, bare)
         ratio = times[0] / times[1]
@@ -115,16 +115,15 @@ def folder_rows(encoder: Encoder) -> list[Row]:
 
 
 def engine_rows() -> list[Row]:
-    """ONNX Runtime beside transformers, on one DINOv2 ViT-S/14 with the same weights.
+    """Measure ONNX Runtime beside transformers, on one DINOv2 ViT-S/14 with the same weights.
 
-    The weights are random, which is the same work: only the time is looked at, and that both give
-    the same features.
+    The weights are random, which takes as long; both engines must give the same features.
     """
     import torch
     from transformers import Dinov2Config, Dinov2Model
 
     from visvm.encoders.encoder import Preprocessing
-    from visvm.encoders.huggingface import TowerEncoder
+    from visvm.encoders.tower import TowerEncoder
 
     config = Dinov2Config(
         hidden_size=384, num_hidden_layers=12, num_attention_heads=6, patch_size=14, image_size=224
@@ -178,33 +177,33 @@ def engine_rows() -> list[Row]:
 
 
 def write(rows: list[Row]) -> None:
-    """The table as a page."""
+    """Write the table to ENCODE.md."""
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     lines = [
         "# Speed of encoding",
         "",
-        f"Written by `python benchmarks/encode.py` on {os.cpu_count()} cores ({platform.machine()}), Python",
-        f"{platform.python_version()}, ONNX Runtime {onnxruntime.__version__}; best of {REPEATS}, both sides in turn in one run.",
+        f"Written by `python benchmarks/encode.py` on {machine},",
+        f"ONNX Runtime {onnxruntime.__version__}; best of {REPEATS}, both sides in turn in one run.",
         "",
         "| what | images a second | beside it | ratio | wanted | holds |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         holds = "yes" if row.holds else "no"
-        lines.append(
-            f"| {row.what} | {row.ours:.1f} | {row.theirs:.1f} | {row.ratio:.2f} | {row.wanted} | {holds} |"
-        )
+        speeds = f"{row.ours:.1f} | {row.theirs:.1f} | {row.ratio:.2f}"
+        lines.append(f"| {row.what} | {speeds} | {row.wanted} | {holds} |")
     lines += [
         "",
-        "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder alone on pixels that are ready;",
-        "the ratio is of the times. *ONNX Runtime beside transformers*: one DINOv2 ViT-S/14 through both engines; the ratio is",
-        "of the speeds.",
+        "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder alone",
+        "on pixels that are ready; the ratio is of the times. *ONNX Runtime beside transformers*:",
+        "one DINOv2 ViT-S/14 through both engines; the ratio is of the speeds.",
         "",
     ]
     (HERE / "ENCODE.md").write_text("\n".join(lines))
 
 
 def main() -> None:
-    """Run the parts asked for."""
+    """Run the chosen parts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -79,9 +79,7 @@ class ImagePredictor(ABC):
             if self.encoder_name in CATALOG:  # known before anything is fetched
                 self._check_digest(CATALOG[self.encoder_name].sha256)
             try:
-                encoder = load_encoder(
-                    self.encoder_name, lambda done, total: progress("fetching weights", done, total)
-                )
+                encoder = load_encoder(self.encoder_name, progress)
             except (EncoderError, WeightsError) as error:
                 if (
                     self._encoder_digest is None
@@ -268,7 +266,8 @@ class ImagePredictor(ABC):
                 encoder,
                 transform,
                 cache,
-                lambda done, total: progress(stage, done, total),
+                progress,
+                stage,
             )
         if not skip_unreadable:
             refuse_unreadable(encoded.unreadable, HOW_TO_LEAVE_OUT)

@@ -182,7 +182,7 @@ def _jobs(
         try:
             if not fetch:
                 require_local(name)
-            return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
+            return load_encoder(name, progress)
         except EncoderError as error:
             raise (
                 error if name in str(error) else EncoderError(f"encoder {name}: {error}")
