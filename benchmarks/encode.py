@@ -24,7 +24,7 @@ import onnxruntime
 from PIL import Image
 
 from visvm import load_encoder
-from visvm.encoders.encoder import Encoder
+from visvm.encoders.encoder import Encoder, Preprocessing
 from visvm.encoders.graph import prepare
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.onnx import OnnxEncoder
@@ -78,7 +78,7 @@ def make_photos(folder: Path, n: int, size: tuple[int, int], kind: str) -> list[
 
 
 def folder_rows(encoder: Encoder) -> list[Row]:
-    """Measure a folder through the whole pipeline, beside as many ready images through the encoder."""
+    """Measure a folder through the whole pipeline, beside as many ready images encoded."""
     rows = []
     for what, size, kind in (
         ("500 x 375 JPEG", (500, 375), "jpg"),
@@ -114,15 +114,38 @@ def folder_rows(encoder: Encoder) -> list[Row]:
     return rows
 
 
+def exported(model: Any, preprocessing: Preprocessing) -> OnnxEncoder:
+    """Return a model of transformers with twelve blocks as an encoder in ONNX Runtime."""
+    import torch
+
+    class Blocks(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, pixels: Any) -> Any:
+            return model(pixels, output_hidden_states=True).hidden_states[1:]
+
+    names = [f"block_{number}" for number in range(1, 13)]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "vit.onnx"
+        torch.onnx.export(
+            Blocks(),
+            (torch.zeros(2, 3, 224, 224),),
+            path,
+            input_names=["pixels"],
+            output_names=names,
+            dynamic_axes={name: {0: "n"} for name in ("pixels", *names)},
+            dynamo=False,
+        )
+        content = prepare(onnx.load(path), names, preprocessing)
+    return OnnxEncoder("dinov2-s14 of ONNX Runtime", "", content)
+
+
 def engine_rows() -> list[Row]:
     """Measure ONNX Runtime beside transformers, on one DINOv2 ViT-S/14 with the same weights.
 
     The weights are random, which takes as long; both engines must give the same features.
     """
-    import torch
     from transformers import Dinov2Config, Dinov2Model
 
-    from visvm.encoders.encoder import Preprocessing
     from visvm.encoders.tower import TowerEncoder
 
     config = Dinov2Config(
@@ -132,33 +155,7 @@ def engine_rows() -> list[Row]:
     theirs = TowerEncoder(
         "dinov2-s14 of transformers", Dinov2Model(config).eval(), preprocessing, device="cpu"
     )
-
-    class Blocks(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self, model: Any) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, pixels: Any) -> Any:
-            return self.model(pixels, output_hidden_states=True).hidden_states[1:]
-
-    names = [f"block_{number}" for number in range(1, 13)]
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = Path(folder) / "vit.onnx"
-        axes = {"pixels": {0: "n"}} | {name: {0: "n"} for name in names}
-        example = torch.zeros(2, 3, 224, 224)
-        torch.onnx.export(
-            Blocks(theirs._module),
-            (example,),
-            path,
-            input_names=["pixels"],
-            output_names=names,
-            dynamic_axes=axes,
-            dynamo=False,
-        )
-        ours = OnnxEncoder(
-            "dinov2-s14 of ONNX Runtime", "", prepare(onnx.load(path), names, preprocessing)
-        )
+    ours = exported(theirs._module, preprocessing)
     pixels = np.random.default_rng(0).normal(size=(BATCH_SIZE, 3, 224, 224)).astype(np.float32)
     difference = float(np.abs(ours.encode(pixels) - theirs.encode(pixels)).max())
     print(f"largest difference between the engines' features: {difference:.1e}")
@@ -183,7 +180,8 @@ def write(rows: list[Row]) -> None:
         "# Speed of encoding",
         "",
         f"Written by `python benchmarks/encode.py` on {machine},",
-        f"ONNX Runtime {onnxruntime.__version__}; best of {REPEATS}, both sides in turn in one run.",
+        f"ONNX Runtime {onnxruntime.__version__}; best of {REPEATS}, both sides in turn in one",
+        "run.",
         "",
         "| what | images a second | beside it | ratio | wanted | holds |",
         "|---|---|---|---|---|---|",
@@ -194,9 +192,9 @@ def write(rows: list[Row]) -> None:
         lines.append(f"| {row.what} | {speeds} | {row.wanted} | {holds} |")
     lines += [
         "",
-        "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder alone",
-        "on pixels that are ready; the ratio is of the times. *ONNX Runtime beside transformers*:",
-        "one DINOv2 ViT-S/14 through both engines; the ratio is of the speeds.",
+        "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder",
+        "alone on pixels that are ready; the ratio is of the times. *ONNX Runtime beside",
+        "transformers*: one DINOv2 ViT-S/14 through both engines; the ratio is of the speeds.",
         "",
     ]
     (HERE / "ENCODE.md").write_text("\n".join(lines))

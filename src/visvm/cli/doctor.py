@@ -1,4 +1,4 @@
-"""Examine this machine: what works (``visvm doctor``), which data it has (``visvm doctor data``)."""
+"""Examine this machine: what works (``visvm doctor``), and its data (``visvm doctor data``)."""
 
 import platform
 from collections.abc import Sequence

