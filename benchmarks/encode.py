@@ -1,11 +1,11 @@
-"""Speed of encoding: a folder of photos beside the bare encoder, and ONNX Runtime beside transformers.
+"""Measure encoding: a folder of photos beside the bare encoder, ONNX Runtime beside transformers.
 
     python benchmarks/encode.py            both parts (about ten minutes on 2 cores)
     python benchmarks/encode.py folder     only the folder pipeline
     python benchmarks/encode.py engines    only the two engines (needs the extra torch)
 
-Prints a table and writes it to ENCODE.md beside this file. The two sides of each row are measured
-in turn in one run, the best of three for each. No feature cache is used.
+Print a table and write it to ENCODE.md beside this file. The two sides of each row are measured in
+turn in one run, the best of three for each. No feature cache is used.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import onnxruntime
 from PIL import Image
 
 from visvm import load_encoder
-from visvm.encoders.encoder import Encoder
+from visvm.encoders.encoder import Encoder, Preprocessing
 from visvm.encoders.graph import prepare
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.onnx import OnnxEncoder
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def best_of(*works: Callable[[], object]) -> list[float]:
-    """Best time of each piece of work, taken in turn."""
+    """Return the best time of each piece of work; they take turns."""
     best = [float("inf")] * len(works)
     for _ in range(REPEATS):
         for place, work in enumerate(works):
@@ -58,7 +58,7 @@ def best_of(*works: Callable[[], object]) -> list[float]:
 
 
 def make_photos(folder: Path, n: int, size: tuple[int, int], kind: str) -> list[Path]:
-    """Pictures with texture at every scale, as photographs have it, so that decoding costs what it costs in life."""
+    """Write pictures with texture at every scale, so that decoding costs as much as for photos."""
     generator = np.random.default_rng(0)
     width, height = size
     total = np.zeros((height, width, 3), dtype=np.float32)
@@ -78,7 +78,7 @@ def make_photos(folder: Path, n: int, size: tuple[int, int], kind: str) -> list[
 
 
 def folder_rows(encoder: Encoder) -> list[Row]:
-    """A folder through the whole pipeline, beside the same number of ready pixels through the encoder."""
+    """Measure a folder through the whole pipeline, beside as many ready images encoded."""
     rows = []
     for what, size, kind in (
         ("500 x 375 JPEG", (500, 375), "jpg"),
@@ -96,7 +96,7 @@ def folder_rows(encoder: Encoder) -> list[Row]:
                     encoder.encode(batch)
 
             def whole(files: list[Path] = paths, how: Transform = transform) -> None:
-                encode_files(files, encoder, how, None, lambda *_: None)
+                encode_files(files, encoder, how, None)
 
             times = best_of(whole, bare)
         ratio = times[0] / times[1]
@@ -114,17 +114,39 @@ def folder_rows(encoder: Encoder) -> list[Row]:
     return rows
 
 
-def engine_rows() -> list[Row]:
-    """ONNX Runtime beside transformers, on one DINOv2 ViT-S/14 with the same weights.
-
-    The weights are random, which is the same work: only the time is looked at, and that both give
-    the same features.
-    """
+def exported(model: Any, preprocessing: Preprocessing) -> OnnxEncoder:
+    """Return a model of transformers with twelve blocks as an encoder in ONNX Runtime."""
     import torch
+
+    class Blocks(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, pixels: Any) -> Any:
+            return model(pixels, output_hidden_states=True).hidden_states[1:]
+
+    names = [f"block_{number}" for number in range(1, 13)]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder) / "vit.onnx"
+        torch.onnx.export(
+            Blocks(),
+            (torch.zeros(2, 3, 224, 224),),
+            path,
+            input_names=["pixels"],
+            output_names=names,
+            dynamic_axes={name: {0: "n"} for name in ("pixels", *names)},
+            dynamo=False,
+        )
+        content = prepare(onnx.load(path), names, preprocessing)
+    return OnnxEncoder("dinov2-s14 of ONNX Runtime", "", content)
+
+
+def engine_rows() -> list[Row]:
+    """Measure ONNX Runtime beside transformers, on one DINOv2 ViT-S/14 with the same weights.
+
+    The weights are random, which takes as long; both engines must give the same features.
+    """
     from transformers import Dinov2Config, Dinov2Model
 
-    from visvm.encoders.encoder import Preprocessing
-    from visvm.encoders.huggingface import TowerEncoder
+    from visvm.encoders.tower import TowerEncoder
 
     config = Dinov2Config(
         hidden_size=384, num_hidden_layers=12, num_attention_heads=6, patch_size=14, image_size=224
@@ -133,33 +155,7 @@ def engine_rows() -> list[Row]:
     theirs = TowerEncoder(
         "dinov2-s14 of transformers", Dinov2Model(config).eval(), preprocessing, device="cpu"
     )
-
-    class Blocks(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self, model: Any) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, pixels: Any) -> Any:
-            return self.model(pixels, output_hidden_states=True).hidden_states[1:]
-
-    names = [f"block_{number}" for number in range(1, 13)]
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = Path(folder) / "vit.onnx"
-        axes = {"pixels": {0: "n"}} | {name: {0: "n"} for name in names}
-        example = torch.zeros(2, 3, 224, 224)
-        torch.onnx.export(
-            Blocks(theirs._module),
-            (example,),
-            path,
-            input_names=["pixels"],
-            output_names=names,
-            dynamic_axes=axes,
-            dynamo=False,
-        )
-        ours = OnnxEncoder(
-            "dinov2-s14 of ONNX Runtime", "", prepare(onnx.load(path), names, preprocessing)
-        )
+    ours = exported(theirs._module, preprocessing)
     pixels = np.random.default_rng(0).normal(size=(BATCH_SIZE, 3, 224, 224)).astype(np.float32)
     difference = float(np.abs(ours.encode(pixels) - theirs.encode(pixels)).max())
     print(f"largest difference between the engines' features: {difference:.1e}")
@@ -178,33 +174,34 @@ def engine_rows() -> list[Row]:
 
 
 def write(rows: list[Row]) -> None:
-    """The table as a page."""
+    """Write the table to ENCODE.md."""
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     lines = [
         "# Speed of encoding",
         "",
-        f"Written by `python benchmarks/encode.py` on {os.cpu_count()} cores ({platform.machine()}), Python",
-        f"{platform.python_version()}, ONNX Runtime {onnxruntime.__version__}; best of {REPEATS}, both sides in turn in one run.",
+        f"Written by `python benchmarks/encode.py` on {machine},",
+        f"ONNX Runtime {onnxruntime.__version__}; best of {REPEATS}, both sides in turn in one",
+        "run.",
         "",
         "| what | images a second | beside it | ratio | wanted | holds |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         holds = "yes" if row.holds else "no"
-        lines.append(
-            f"| {row.what} | {row.ours:.1f} | {row.theirs:.1f} | {row.ratio:.2f} | {row.wanted} | {holds} |"
-        )
+        speeds = f"{row.ours:.1f} | {row.theirs:.1f} | {row.ratio:.2f}"
+        lines.append(f"| {row.what} | {speeds} | {row.wanted} | {holds} |")
     lines += [
         "",
-        "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder alone on pixels that are ready;",
-        "the ratio is of the times. *ONNX Runtime beside transformers*: one DINOv2 ViT-S/14 through both engines; the ratio is",
-        "of the speeds.",
+        "*Folder*: reading, decoding and encoding files with `dinov2-s14`, beside the encoder",
+        "alone on pixels that are ready; the ratio is of the times. *ONNX Runtime beside",
+        "transformers*: one DINOv2 ViT-S/14 through both engines; the ratio is of the speeds.",
         "",
     ]
     (HERE / "ENCODE.md").write_text("\n".join(lines))
 
 
 def main() -> None:
-    """Run the parts asked for."""
+    """Run the chosen parts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -12,6 +12,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from tests.encoders.refusals import refusal
 from visvm.encoders import cache as cache_module
 from visvm.encoders.cache import (
     DEFAULT_LIMIT,
@@ -47,15 +48,6 @@ def held(cache, numbers):
             assert np.array_equal(features, row(number, len(features)))
             found.append(number)
     return found
-
-
-def refusal(call, *words, kind=VisvmError):
-    with pytest.raises(kind) as caught:
-        call()
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
 
 
 @pytest.fixture
@@ -218,11 +210,11 @@ def test_limit_when_nothing_is_set(monkeypatch):
 def test_limit_that_is_no_size(monkeypatch, path, text):
     monkeypatch.setenv("VISVM_CACHE_LIMIT", text)
     refusal(
+        "cache-limit-invalid",
         lambda: FeatureCache(path),
         "VISVM_CACHE_LIMIT",
         "500M",
         repr(text),
-        "correct or unset it",
         kind=InputError,
     )
     assert not path.exists()
@@ -324,13 +316,17 @@ def test_kill_of_a_writer_leaves_a_good_cache(path, tmp_path):
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-ADVICE = ("run 'visvm cache clear'", "VISVM_CACHE", "--no-cache")
+ADVICE = ("'visvm cache clear'", "VISVM_CACHE", "--no-cache")
+
+
+def unusable(call, *facts):
+    refusal("cache-unusable", call, *facts, *ADVICE)
 
 
 def test_file_that_is_no_cache(path):
     path.parent.mkdir()
     path.write_bytes(b"not a database, and long enough to see that" * 100)
-    refusal(lambda: FeatureCache(path), str(path), *ADVICE)
+    unusable(lambda: FeatureCache(path), str(path))
     assert clear(path) > 0
     with FeatureCache(path) as cache:
         cache.put(rows([0]))
@@ -346,7 +342,7 @@ def test_file_that_was_cut(path):
         with FeatureCache(path) as cache:
             held(cache, range(200))
 
-    refusal(use, str(path), *ADVICE)
+    unusable(use, str(path))
     clear(path)
     use()
 
@@ -356,8 +352,8 @@ def test_database_of_another_program(path):
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE features (something TEXT)")
     with FeatureCache(path) as cache:
-        refusal(lambda: cache.get(b"key"), str(path), *ADVICE)
-        refusal(lambda: cache.put(rows([0])), str(path), *ADVICE)
+        unusable(lambda: cache.get(b"key"), str(path))
+        unusable(lambda: cache.put(rows([0])), str(path))
 
 
 @pytest.mark.parametrize("value", ["text", b"12345", 7])
@@ -367,7 +363,7 @@ def test_entry_that_is_no_features(path, value):
         with closing(sqlite3.connect(path)) as database:
             database.execute("UPDATE features SET value = ?", (value,))
             database.commit()
-        refusal(lambda: cache.get(key(0)), str(path), *ADVICE)
+        unusable(lambda: cache.get(key(0)), str(path))
 
 
 def test_damage_anywhere_gives_an_answer_or_one_line(path):
@@ -385,14 +381,14 @@ def test_damage_anywhere_gives_an_answer_or_one_line(path):
                     cache.get(key(number))
                 cache.put(rows([100], width=20))
         except VisvmError as error:
-            refused.append(str(error))
+            refused.append(error)
         clear(path)
         with FeatureCache(path) as cache:
             assert cache.info().n_images == 0
         path.unlink()
     assert len(refused) > 5
-    assert not any("\n" in line for line in refused)
-    assert all("run 'visvm cache clear'" in line for line in refused)
+    assert {error.code for error in refused} == {"cache-unusable"}
+    assert not any("\n" in str(error) for error in refused)
 
 
 def test_full_disk_says_so_and_loses_nothing(path):
@@ -400,7 +396,7 @@ def test_full_disk_says_so_and_loses_nothing(path):
         cache.put(rows(range(5)))
         (pages,) = cache._database.execute("PRAGMA page_count").fetchone()
         cache._database.execute(f"PRAGMA max_page_count = {pages + 2}")
-        refusal(lambda: cache.put(rows(range(5, 50))), str(path), "full", *ADVICE)
+        unusable(lambda: cache.put(rows(range(5, 50))), str(path), "full")
         assert held(cache, range(50)) == [0, 1, 2, 3, 4]
         cache._database.execute("PRAGMA max_page_count = 100000")
         cache.put(rows(range(5, 50)))
@@ -415,7 +411,7 @@ def test_transaction_that_sqlite_ended_itself_is_told_by_its_reason(path, monkey
     with FeatureCache(path) as cache:
         with monkeypatch.context() as patch:
             patch.setattr(cache, "_evict", end)
-            refusal(lambda: cache.put(rows([0])), str(path), "disk I/O error", *ADVICE)
+            unusable(lambda: cache.put(rows([0])), str(path), "disk I/O error")
         cache.put(rows([1]))
         assert held(cache, [0, 1]) == [1]
 
@@ -439,16 +435,16 @@ def test_opening_waits_even_where_sqlite_does_not(path, monkeypatch):
 
 def test_path_that_cannot_be_a_file(tmp_path):
     (tmp_path / "folder.sqlite").mkdir()
-    refusal(lambda: FeatureCache(tmp_path / "folder.sqlite"), "folder.sqlite", *ADVICE)
-    refusal(lambda: clear(tmp_path / "folder.sqlite"), "folder.sqlite", "remove it by hand")
+    unusable(lambda: FeatureCache(tmp_path / "folder.sqlite"), "folder.sqlite")
+    refusal("cache-unusable", lambda: clear(tmp_path / "folder.sqlite"), "folder.sqlite")
     (tmp_path / "file").write_text("")
-    refusal(lambda: FeatureCache(tmp_path / "file" / "x.sqlite"), "x.sqlite", *ADVICE)
+    unusable(lambda: FeatureCache(tmp_path / "file" / "x.sqlite"), "x.sqlite")
 
 
 def test_use_after_close_says_so(path):
     cache = FeatureCache(path)
     cache.close()
-    refusal(lambda: cache.get(b"key"), str(path), "closed", *ADVICE)
+    unusable(lambda: cache.get(b"key"), str(path), "closed")
     cache.close()
 
 
@@ -484,10 +480,10 @@ def test_waiting_for_a_writer_ends_in_one_line(path, monkeypatch):
     monkeypatch.setattr(cache_module, "_PATIENCE", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
-        refusal(lambda: clear(path), str(path), "in use", "try again later")
+        refusal("cache-in-use", lambda: clear(path), str(path))
         with FeatureCache(path) as cache:
             assert held(cache, [0]) == [0]
-            refusal(lambda: cache.put(rows([1])), "locked", *ADVICE)
+            unusable(lambda: cache.put(rows([1])), "locked")
         database.execute("COMMIT")
     with FeatureCache(path) as cache:
         assert held(cache, [0, 1]) == [0]

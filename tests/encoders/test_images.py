@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin, features
 
+from tests.encoders.refusals import refusal
+from tests.refusals import refused
 from visvm.encoders import images
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.images import TRANSFORMS, Transform, decode, find_images, is_image_name
@@ -105,13 +107,13 @@ def test_large_pictures_are_reduced_in_two_steps_without_visible_loss(kind):
 def test_kinds_differ_and_an_unknown_one_is_refused():
     data = encoded(picture(60, 30))
     assert not np.array_equal(decode(data, Transform("crop", PLAIN)), decode(data, SQUASH))
-    with pytest.raises(InputError, match=r"one of crop, squash\. Got 'stretch' instead"):
-        Transform("stretch", PLAIN)
+    facts = "crop, squash", "'stretch'"
+    refusal("transform-unknown", lambda: Transform("stretch", PLAIN), *facts, kind=InputError)
 
 
 @pytest.mark.parametrize(("size", "resize"), [(0, 10), (224, 223)])
 def test_impossible_sides_are_refused(size, resize):
-    with pytest.raises(InputError, match="1 ≤ size ≤ resize"):
+    with refused("preprocessing-invalid", InputError):
         Transform("crop", Preprocessing(size, resize, PLAIN.mean, PLAIN.std))
 
 
@@ -390,7 +392,7 @@ def test_constant_and_infinite_floats():
     for value in (np.nan, np.inf):
         grey = np.zeros((8, 8), np.float32)
         grey[3, 3] = value
-        with pytest.raises(ImageError, match="not finite"):
+        with refused("image-not-finite", ImageError):
             decode(encoded(grey, "TIFF"), SQUASH)
 
 
@@ -441,6 +443,14 @@ def test_first_picture_of_a_stereo_camera_file():
 # HEIC
 
 
+def damaged_or_truncated():
+    def fits(error):
+        words = str(error).partition(": ")[0], error.code
+        return words in (("damaged", "image-damaged"), ("truncated", "image-truncated"))
+
+    return pytest.raises(ImageError, check=lambda error: fits(error) and "\n" not in str(error))
+
+
 def test_heic():
     heif = pytest.importorskip("pillow_heif")
     array = picture(64, 96)
@@ -450,9 +460,8 @@ def test_heic():
     assert grey_levels(pixels - reference(array, "squash", CLIP)).mean() < 4
     assert "HEIF" not in Image.OPEN  # Pillow itself was left as it was
     for end in (12, 40, 200, len(file.getvalue()) - 50):
-        with pytest.raises(ImageError, match=r"^(damaged|truncated): ") as caught:
+        with damaged_or_truncated():
             decode(file.getvalue()[:end], SQUASH)
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("orientation", TURNS)
@@ -470,10 +479,9 @@ def test_heic_is_turned_once(orientation, monkeypatch):
 
 def test_heic_without_the_plug_in_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
-    with pytest.raises(
-        ImageError, match=r"^HEIC needs the plug-in pillow-heif: pip install pillow-heif$"
-    ):
-        decode(b"\0\0\0\x18ftypheic" + bytes(100), SQUASH)
+    heic = b"\0\0\0\x18ftypheic" + bytes(100)
+    facts = "HEIC", "pip install pillow-heif"
+    refusal("package-missing", lambda: decode(heic, SQUASH), *facts, kind=ImageError)
 
 
 @pytest.mark.skipif(not features.check("avif"), reason="this Pillow has no AVIF")
@@ -486,21 +494,22 @@ def test_avif_is_read():
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "code"),
     [
-        (b"", "the file is empty"),
-        (
-            b"hello, I am text",
-            "not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC",
-        ),
-        (b"RIFF\0\0\0\0WAVEfmt ", "not an image of a known format"),
-        (b"\0\0\0\x18ftypmp42" + bytes(50), "not an image of a known format"),
-        (b"\xff\xd8\xff", "damaged|truncated"),
-        (b"BM", "damaged|truncated"),
+        (b"", "image-empty"),
+        (b"hello, I am text", "image-format-unknown"),
+        (b"RIFF\0\0\0\0WAVEfmt ", "image-format-unknown"),
+        (b"\0\0\0\x18ftypmp42" + bytes(50), "image-format-unknown"),
     ],
 )
-def test_what_is_not_an_image(data, message):
-    with pytest.raises(ImageError, match=f"^({message})"):
+def test_what_is_not_an_image(data, code):
+    with refused(code, ImageError):
+        decode(data, SQUASH)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xd8\xff", b"BM"])
+def test_beginnings_of_images_are_refused(data):
+    with damaged_or_truncated():
         decode(data, SQUASH)
 
 
@@ -529,12 +538,12 @@ FILES = dict(sample_files())
 
 @pytest.mark.parametrize("name", FILES)
 def test_half_a_file_is_an_error(name):
-    with pytest.raises(ImageError, match=r"^(damaged|truncated): "):
+    with damaged_or_truncated():
         decode(FILES[name][: len(FILES[name]) // 2], SQUASH)
 
 
 def test_jpeg_cut_short_says_so():
-    with pytest.raises(ImageError, match=r"^truncated: image file is truncated"):
+    with refused("image-truncated", ImageError):
         decode(FILES["JPEG"][:-100], SQUASH)
 
 
@@ -554,18 +563,19 @@ def jpeg_of(width, height):
     return bytes(data)
 
 
+def too_large(data, *facts):
+    refusal("image-too-large", lambda: decode(data, SQUASH), *facts, kind=ImageError)
+
+
 def test_too_many_pixels_are_refused_before_decoding(monkeypatch):
     gif = bytearray(FILES["GIF"])
     gif[6:10] = struct.pack("<HH", 12_000, 10_000)
     tiff = encoded(Image.new("1", (12_000, 10_000), 1), "TIFF", compression="group4")
     for data in (bomb(12_000, 10_000), bytes(gif), tiff):
-        with pytest.raises(ImageError, match=r"^more than 89 megapixels"):
-            decode(data, SQUASH)
-    with pytest.raises(ImageError, match=r"^more than 200 megapixels"):
-        decode(jpeg_of(20_000, 10_001), SQUASH)
+        too_large(data, "more than 89 megapixels")
+    too_large(jpeg_of(20_000, 10_001), "more than 200 megapixels")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # a program that is stricter is obeyed
-    with pytest.raises(ImageError, match=r"^more than 0 megapixels"):
-        decode(FILES["PNG"], SQUASH)
+    too_large(FILES["PNG"], "more than 0 megapixels")
 
 
 def test_a_jpeg_that_pillow_would_warn_about_is_decoded_quietly(recwarn):
@@ -584,16 +594,15 @@ def test_pillow_errors_that_are_not_damage(monkeypatch):
         return load
 
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", raising(MemoryError()))
-    with pytest.raises(ImageError, match="more memory than there is"):
+    with refused("image-memory", ImageError):
         decode(FILES["PNG"], SQUASH)
     monkeypatch.setattr(
         PngImagePlugin.PngImageFile, "load", raising(Image.DecompressionBombError("many pixels"))
     )
-    with pytest.raises(ImageError, match="more than 178 megapixels"):
-        decode(FILES["PNG"], SQUASH)
+    too_large(FILES["PNG"], "more than 178 megapixels")
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", raising(ValueError()))
-    with pytest.raises(ImageError, match=r"^damaged: ValueError$"):
-        decode(FILES["PNG"], SQUASH)
+    facts = ("ValueError",)
+    refusal("image-damaged", lambda: decode(FILES["PNG"], SQUASH), *facts, kind=ImageError)
 
 
 def check_pixels_or_image_error(data):
@@ -703,15 +712,15 @@ def test_a_hidden_folder_may_be_asked_for(tmp_path):
 
 
 def test_folders_that_cannot_be_listed(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="must exist"):
-        find_images(tmp_path / "nowhere")
+    nowhere = tmp_path / "nowhere"
+    refusal("folder-missing", lambda: find_images(nowhere), str(nowhere), kind=InputError)
 
     def denied(path):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(os, "scandir", denied)
-    with pytest.raises(ImageError, match=r"cannot list the folder .*: Permission denied"):
-        find_images(tmp_path)
+    facts = str(tmp_path), "Permission denied"
+    refusal("folder-unreadable", lambda: find_images(tmp_path), *facts, kind=ImageError)
 
 
 def test_image_names():

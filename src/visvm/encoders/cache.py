@@ -1,9 +1,9 @@
-"""Layer features on disk, so that an image is encoded once.
+"""Keep layer features on disk, so that an image is encoded once.
 
-One SQLite file, in write-ahead mode: what was committed survives kill -9, and several processes may
-read and write at once. An entry's key is a digest of the image's content, of the encoder's weights
-and of the transform, so that renaming a photo costs nothing and changing anything that matters is
-never overlooked. When the file would outgrow its limit, what was not used for longest goes.
+The cache is one SQLite file in write-ahead mode: what was committed survives kill -9, and several
+processes can read and write at once. An entry's key is a digest of the image's content, the
+encoder's weights and the transform. So renaming a photo costs nothing, and no change that matters
+is overlooked. When the file outgrows its limit, the entries unused for longest are removed.
 """
 
 import hashlib
@@ -29,24 +29,29 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _PATIENCE = 60.0  # seconds to wait for another process
 # the latter where SQLite's own message quotes a damaged file
 _FAILURES = (sqlite3.Error, UnicodeDecodeError)
-_SCHEMA = "CREATE TABLE IF NOT EXISTS features (key BLOB PRIMARY KEY, used INTEGER NOT NULL, value BLOB NOT NULL)"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS features "
+    "(key BLOB PRIMARY KEY, used INTEGER NOT NULL, value BLOB NOT NULL)"
+)
 
 
 def limit_from_environment() -> int:
-    """``VISVM_CACHE_LIMIT``, such as 500M or 20G, in bytes; 5 GiB where it is not set."""
+    """Return ``VISVM_CACHE_LIMIT``, such as 500M or 20G, in bytes; 5 GiB if it is not set."""
     text = os.environ.get("VISVM_CACHE_LIMIT", "")
     if not text:
         return DEFAULT_LIMIT
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise InputError(
-            f"VISVM_CACHE_LIMIT must be a size such as 500M or 20G; got {text!r}: correct or unset it"
+            f"VISVM_CACHE_LIMIT is {text!r}, which is not a size. "
+            "Set it to one such as 500M or 20G, or unset it.",
+            code="cache-limit-invalid",
         )
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
 def feature_key(content: bytes, weights_digest: str, transform_key: str) -> bytes:
-    """Key of an image's features."""
+    """Return the key of an image's features."""
     suffix = f"{weights_digest} {transform_key}".encode()
     return hashlib.sha256(hashlib.sha256(content).digest() + suffix).digest()
 
@@ -62,7 +67,7 @@ class CacheInfo:
 
 
 class FeatureCache:
-    """Layer features by key, safe for several threads and processes.
+    """Layer features by key, for several threads and processes at once.
 
     Parameters
     ----------
@@ -73,8 +78,8 @@ class FeatureCache:
 
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, FeatureCache(Path(folder) / "features.sqlite") as cache:
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, FeatureCache(Path(folder) / "cache.sqlite") as cache:
     ...     cache.put({b"key": np.ones(3, dtype=np.float32)})
     ...     cache.get(b"key"), cache.get(b"other")
     (array([1., 1., 1.], dtype=float32), None)
@@ -90,7 +95,7 @@ class FeatureCache:
             self._database = _connect(self.path)
 
     def get(self, key: bytes) -> LayerFeatures | None:
-        """Features of this key, (width,), or None."""
+        """Return the features of this key, (width,), or None."""
         with self._lock, self._sentences():
             row = self._database.execute(
                 "SELECT value FROM features WHERE key = ?", (key,)
@@ -99,11 +104,11 @@ class FeatureCache:
                 return None
             self._hits.add(key)
             if not isinstance(row[0], bytes) or len(row[0]) % 4:
-                raise sqlite3.DatabaseError("an entry is no features")
+                raise sqlite3.DatabaseError("an entry does not hold features")
         return np.frombuffer(row[0], dtype="<f4")
 
     def put(self, features: Mapping[bytes, LayerFeatures]) -> None:
-        """Keep features, all of them or none; the oldest others give way."""
+        """Keep features, all of them or none; remove the oldest others to make room."""
         now = time.time_ns()
         rows = [(key, now, value.astype("<f4").tobytes()) for key, value in features.items()]
         with self._lock, self._sentences(), self._transaction():
@@ -112,7 +117,7 @@ class FeatureCache:
             self._evict()
 
     def info(self) -> CacheInfo:
-        """Number of images and bytes held."""
+        """Return how many images and bytes the cache holds."""
         with self._lock, self._sentences():
             (count,) = self._database.execute("SELECT count(*) FROM features").fetchone()
             return CacheInfo(self.path, count, self._used_bytes(), self.limit)
@@ -120,7 +125,7 @@ class FeatureCache:
     def close(self) -> None:
         """Note which entries were used, and close the file."""
         with self._lock:
-            # Without these notes only the order in which entries give way would be another.
+            # If this fails, only the order in which entries are removed differs.
             with suppress(*_FAILURES), self._transaction():
                 self._touch(time.time_ns())
             self._database.close()
@@ -175,13 +180,14 @@ class FeatureCache:
         except (*_FAILURES, OSError) as error:
             reason = " ".join(str(error).split())
             raise VisvmError(
-                f"the feature cache {self.path} must be a file that can be read and written; it is not ({reason}): "
-                "run 'visvm cache clear', set VISVM_CACHE to another folder, or go without (--no-cache)"
+                f"The feature cache {self.path} cannot be read or written ({reason}). Run 'visvm "
+                "cache clear', set VISVM_CACHE to another folder, or use --no-cache.",
+                code="cache-unusable",
             ) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it."""
+    """Open the file, or create it."""
     database = sqlite3.connect(
         path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None
     )
@@ -193,7 +199,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             database.execute(_SCHEMA)
             return database
         except _FAILURES as error:
-            # When two processes make the file at once, SQLite turns one away without waiting.
+            # When two processes create the file at once, SQLite refuses one without waiting.
             if "locked" not in str(error) or time.monotonic() > deadline:
                 database.close()
                 raise
@@ -202,7 +208,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def opened_cache(cache: bool | Path | FeatureCache) -> Iterator[FeatureCache | None]:
-    """The cache that is meant by what ``ImageClassifier`` was given."""
+    """Open the cache that a path or a cache names; True means the default one, False none."""
     if isinstance(cache, FeatureCache):
         yield cache
     elif cache is False:
@@ -213,7 +219,7 @@ def opened_cache(cache: bool | Path | FeatureCache) -> Iterator[FeatureCache | N
 
 
 def clear(path: Path | None = None) -> int:
-    """Empty the cache, damaged or not; gives the number of bytes that were freed."""
+    """Empty the cache, damaged or not, and return the number of bytes freed."""
     path = cache_folder() / "features.sqlite" if path is None else path
     files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
     before = _total_size(files)
@@ -228,14 +234,15 @@ def clear(path: Path | None = None) -> int:
     except _FAILURES as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             raise VisvmError(
-                f"the feature cache {path} must not be in use while it is cleared; it is: try again later"
+                f"The feature cache {path} is in use. Clear it later.", code="cache-in-use"
             ) from error
         try:
             for file in files:
                 file.unlink(missing_ok=True)
         except OSError as refused:
             raise VisvmError(
-                f"the feature cache {path} must be a file that can be removed; it is not ({refused}): remove it by hand"
+                f"The feature cache {path} cannot be removed ({refused}). Remove it by hand.",
+                code="cache-unusable",
             ) from refused
     return before - _total_size(files)
 

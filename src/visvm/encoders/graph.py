@@ -1,14 +1,18 @@
-"""An ONNX file as published → an ONNX file that gives layer features: done once, when weights are fetched.
+"""Turn an ONNX file as published into one that gives layer features, once, after the download.
 
 Two changes to the graph, neither of which changes what it computes:
 
-- int8 weights become float32 again. They are symmetric per output channel, so ``weight · scale`` is what they stand for; the
-  8-bit *activations* between them are what goes wrong on CPUs whose 8-bit products saturate.
-- the CLS tokens of all blocks, side by side, become the only output, and whatever does not lead there is dropped.
+- int8 weights become float32 again. They are symmetric per output channel, so they stand for
+  ``weight · scale``. What goes wrong on CPUs whose 8-bit products saturate is the 8-bit
+  *activations* between them.
+- the CLS tokens of all blocks, side by side, become the only output, and everything that does not
+  lead there is dropped.
 
-What leads from the final CLS token to the projection, where there is one, becomes a small model of
-its own. It travels in the file's metadata, so that it is there when the file is, is covered by the
-same digest, and costs nothing until it is opened.
+What leads from the final CLS token to the projection, if there is one, becomes a small model of its
+own. It travels in the file's metadata: the same digest covers it, and it costs nothing until it is
+opened.
+
+``onnx.utils.Extractor`` also cuts graphs, but drops constants that only branches and loops read.
 """
 
 import base64
@@ -29,7 +33,7 @@ OUTPUT = "layer_features"
 METADATA = "visvm"
 """Key of the JSON that a prepared file carries: the number of blocks, and preprocessing."""
 PROJECTION = "visvm_projection"
-"""Key of the model, in base64, that maps final CLS tokens to the projection: (n, width) → (n, p)."""
+"""Key of the model, in base64, that projects final CLS tokens: (n, width) → (n, p)."""
 
 
 def prepare(
@@ -38,19 +42,19 @@ def prepare(
     preprocessing: Preprocessing,
     projection: tuple[str, str] | None = None,
 ) -> bytes:
-    """Turn a vision transformer's graph into one that gives layer features, and say in it how images must be prepared.
+    """Make a vision transformer's graph give layer features, and note how images are prepared.
 
     Parameters
     ----------
     model : onnx.ModelProto
         Changed in place.
     blocks : sequence of str
-        The tensors that the blocks put out, (n, tokens, width) with the CLS token first, or (n,
+        The tensors that the blocks output, (n, tokens, width) with the CLS token first, or (n,
         width); the final one last.
     preprocessing : Preprocessing
     projection : tuple of two str, optional
-        The tensors between which the projection lies: the final block's CLS token, (n, width), and
-        what comes of it, (n, p).
+        First and last tensor of the projection: the final block's CLS token, (n, width), and the
+        model's own output, (n, p).
 
     Returns
     -------
@@ -74,7 +78,7 @@ def prepare(
 
 
 def dequantise(graph: "onnx.GraphProto") -> None:
-    """Put a float32 product in place of every product of dynamically quantised activations with int8 weights.
+    """Replace products of dynamically quantised activations and int8 weights by float32 products.
 
     ``x → DynamicQuantizeLinear → MatMulInteger(·, weight) → Cast → Mul(·, scale) → y`` becomes
     ``x → MatMul(·, weight · scale) → y``.
@@ -103,12 +107,15 @@ def dequantise(graph: "onnx.GraphProto") -> None:
             ) * numpy_helper.to_array(constants[scale])
         except (KeyError, ValueError):  # a part is missing, or there is one too many
             raise EncoderError(
-                "int8 products must be those of dynamic quantisation, with constant weights, to become float32; "
-                f"{node.output[0]} is another: export float32"
+                f"The int8 product {node.output[0]} cannot become float32: it is not one of "
+                "dynamic quantisation with constant weights. Export the model in float32.",
+                code="quantisation-unsupported",
             ) from None
         if lifted:
             raise EncoderError(
-                f"int8 weights must be symmetric to become float32; {weight} has a zero point: export float32"
+                f"The int8 weights {weight} are not symmetric: they have a zero point. "
+                "Export the model in float32.",
+                code="quantisation-unsupported",
             )
         graph.initializer.append(numpy_helper.from_array(whole, f"{weight}_float32"))
         product = helper.make_node(
@@ -121,7 +128,7 @@ def dequantise(graph: "onnx.GraphProto") -> None:
 
 
 def _shapes(model: "onnx.ModelProto") -> dict[str, list[int]]:
-    """Shapes of the tensors of a graph, as far as they can be told; 0 where they are open."""
+    """Return the shapes of a graph's tensors, as far as they can be inferred; 0 where open."""
     from onnx import shape_inference
 
     try:
@@ -129,7 +136,7 @@ def _shapes(model: "onnx.ModelProto") -> dict[str, list[int]]:
     except (shape_inference.InferenceError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise EncoderError(
-            f"the ONNX graph must be valid; it is not ({reason}): export the model anew"
+            f"The ONNX graph is not valid ({reason}). Export the model again.", code="graph-invalid"
         ) from error
     shapes = {
         info.name: info.type.tensor_type.shape.dim for info in [*graph.value_info, *graph.output]
@@ -138,7 +145,7 @@ def _shapes(model: "onnx.ModelProto") -> dict[str, list[int]]:
 
 
 def _between(model: "onnx.ModelProto", start: str, end: str) -> "onnx.ModelProto":
-    """What leads from one tensor, (n, any), to another, as a model of its own."""
+    """Return what leads from one tensor, (n, any), to another, as a model of its own."""
     from onnx import TensorProto, helper
 
     graph = model.graph
@@ -151,8 +158,9 @@ def _between(model: "onnx.ModelProto", start: str, end: str) -> "onnx.ModelProto
     }
     if outside != {start}:
         raise EncoderError(
-            f"the projection must lead from {start!r} alone to {end!r}; in this graph it leads from {sorted(outside)}: "
-            "name other tensors"
+            f"The projection to {end!r} does not start from {start!r} alone but from "
+            f"{sorted(outside)}. Name other tensors.",
+            code="projection-ends",
         )
     inputs, outputs = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", None])]
@@ -170,14 +178,16 @@ def _tap(graph: "onnx.GraphProto", blocks: Sequence[str], shapes: dict[str, list
     widths = {shapes[name][-1] for name in blocks if shapes.get(name)} - {0}
     if len(widths) > 1:
         raise EncoderError(
-            f"blocks must have one width; these have {sorted(widths)}: name no projection among them"
+            f"The blocks have different widths, {sorted(widths)}. Name no projection among them.",
+            code="blocks-shape",
         )
     graph.initializer.append(helper.make_tensor("visvm_cls", TensorProto.INT64, [], [0]))
     tokens = []
     for number, name in enumerate(blocks):
         if name not in known:
             raise EncoderError(
-                f"blocks must be tensors of the ONNX graph; {name!r} is none: name those that its blocks put out"
+                f"The ONNX graph has no tensor {name!r}. Name those that its blocks output.",
+                code="block-unknown",
             )
         if len(shapes.get(name, [])) == 2:
             tokens.append(name)
@@ -203,7 +213,7 @@ def _drop_unused(graph: "onnx.GraphProto") -> None:
 def _leading_to(
     needed: set[str], backwards: "Iterable[onnx.NodeProto]"
 ) -> "tuple[list[onnx.NodeProto], set[str]]":
-    """Those of the nodes, given from last to first, that some tensors need, from first to last; and all names needed."""
+    """Return the nodes that some tensors need, from first to last, and all names they need."""
     kept: list[onnx.NodeProto] = []
     for node in backwards:
         if needed.intersection(node.output):
@@ -213,7 +223,7 @@ def _leading_to(
 
 
 def _reads(node: "onnx.NodeProto") -> Iterator[str]:
-    """Names of what a node needs, its branches and loop bodies among it."""
+    """Yield the names of what a node, its branches and its loop bodies read."""
     yield from node.input
     for attribute in node.attribute:
         for inside in (attribute.g, *attribute.graphs):

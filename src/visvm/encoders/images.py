@@ -1,4 +1,4 @@
-"""From image files to normalised pixels: the only file that opens images.
+"""Turn image files into normalised pixels: no other file opens images.
 
 The first bytes of a file decide its format, never its name. The plug-ins of Pillow are called
 directly, not through ``Image.open``: that one warns about large pictures, and a warning can only be
@@ -32,27 +32,14 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.encoder import Pixels, Preprocessing
 from visvm.errors import ImageError, InputError
 
 TRANSFORMS: Final = ("crop", "squash")
 MAX_PIXELS: Final = 200_000_000
 SUFFIXES: Final = {
-    *(
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".png",
-        ".apng",
-        ".webp",
-        ".gif",
-        ".tif",
-        ".tiff",
-        ".bmp",
-        ".dib",
-        ".avif",
-    ),
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff"),
+    *(".bmp", ".dib", ".avif"),
     # also without the plug-in: reading one then says how to get it
     *(".heic", ".heics", ".heif", ".heifs", ".hif"),
 }
@@ -65,17 +52,8 @@ Box = tuple[float, float, float, float]
 # What Pillow, its codecs and numpy raise on a damaged file. RuntimeError comes from libheif; a
 # Warning is raised only where the program around us has turned warnings into errors.
 _DAMAGE: Final = (
-    *(
-        OSError,
-        SyntaxError,
-        ValueError,
-        TypeError,
-        LookupError,
-        EOFError,
-        ArithmeticError,
-        RuntimeError,
-    ),
-    *(struct.error, zlib.error, Warning),
+    *(OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, ArithmeticError),
+    *(RuntimeError, struct.error, zlib.error, Warning),
 )
 
 _TRANSPOSES: Final = {
@@ -90,7 +68,7 @@ _TRANSPOSES: Final = {
 
 
 def is_image_name(path: Path) -> bool:
-    """Whether the name ends as the names of images do and is not hidden.
+    """Return whether a name ends as those of images do and is not hidden.
 
     Examples
     --------
@@ -101,16 +79,21 @@ def is_image_name(path: Path) -> bool:
 
 
 def find_images(folder: Path) -> list[Path]:
-    """Every image file below the folder, sorted; hidden files and folders are left out.
+    """Return every image file below the folder, sorted; leave out hidden files and folders.
 
     Links to files are followed, links to folders are not. A link whose target is gone is listed, so
     that reading it fails instead of the picture going missing unnoticed.
     """
     if not folder.is_dir():
-        raise InputError(f"The folder of images must exist. Got {str(folder)!r} instead.")
+        raise InputError(
+            f"There is no folder {str(folder)!r}. Correct the path.", code="folder-missing"
+        )
 
     def refuse(error: OSError) -> NoReturn:
-        raise ImageError(f"cannot list the folder {error.filename!r}: {error.strerror}") from error
+        raise ImageError(
+            f"The folder {error.filename!r} cannot be listed ({error.strerror}). Get access to it.",
+            code="folder-unreadable",
+        ) from error
 
     found: list[Path] = []
     for root, folders, names in os.walk(folder, onerror=refuse):
@@ -123,10 +106,12 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def check_transform(kind: object) -> None:
-    """Refuse what is no kind of transform."""
+    """Refuse an unknown kind of transform."""
     if kind not in TRANSFORMS:
         raise InputError(
-            f"The transform must be one of {', '.join(TRANSFORMS)}. Got {kind!r} instead."
+            f"The 'transform' parameter must be one of {', '.join(TRANSFORMS)}. "
+            f"Got {kind!r} instead.",
+            code="transform-unknown",
         )
 
 
@@ -155,25 +140,29 @@ class Transform:
         check_transform(self.kind)
         if not 1 <= self.preprocessing.size <= self.preprocessing.resize:
             given = f"size {self.preprocessing.size} and resize {self.preprocessing.resize}"
-            raise InputError(f"The preprocessing must have 1 ≤ size ≤ resize. Got {given} instead.")
+            raise InputError(
+                f"The 'preprocessing' parameter must have 1 ≤ size ≤ resize. Got {given} instead.",
+                code="preprocessing-invalid",
+            )
 
     @property
     def key(self) -> str:
-        """A short name of everything that decides the pixels: two transforms with one key give the same pixels."""
+        """A short name: two transforms with one key give the same pixels."""
         p = self.preprocessing
         sides = (p.size, p.resize) if self.kind == "crop" else (p.size,)
         content = repr((sides, [float(number) for number in (*p.mean, *p.std)]))
-        return f"{self.kind}-{p.size}-v{PIPELINE_VERSION}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+        return f"{self.kind}-{p.size}-v{PIPELINE_VERSION}-{digest}"
 
     def scaled(self, width: float, height: float) -> tuple[int, int]:
-        """Width and height of the whole picture after scaling, before the centre is cut out."""
+        """Return width and height of the scaled picture, before the centre is cut out."""
         if self.kind == "squash":
             return self.preprocessing.size, self.preprocessing.size
         resize, short = self.preprocessing.resize, min(width, height)
         return int(resize * width / short), int(resize * height / short)
 
-    def pixels(self, image: Image.Image, box: Box | None = None) -> NDArray[np.float32]:
-        """Normalised pixels of an upright image, (3, size, size).
+    def pixels(self, image: Image.Image, box: Box | None = None) -> Pixels:
+        """Return the normalised pixels of an upright image, (3, size, size).
 
         Parameters
         ----------
@@ -201,30 +190,31 @@ class Transform:
 
 
 def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, float]:
-    """Where the middle `size` pixels of a side lie before that side, start…end, is brought to `scaled` pixels."""
+    """Return which part of a side, start…end, becomes the middle `size` of its `scaled` pixels."""
     first = (scaled - size) // 2
     # Multiplied before it is divided: exact at the edge, beyond which Pillow refuses to go.
     return start + first * (end - start) / scaled, start + (first + size) * (end - start) / scaled
 
 
-def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
-    """From the content of an image file to normalised pixels, (3, size, size).
+def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """Decode the content of an image file to normalised pixels, (3, size, size).
 
-    Of an animation the first frame counts, EXIF orientation is applied, transparency shows white.
-    Grey integers of more than 8 bits are taken as 16 bits, floating-point numbers as the smallest
-    of the ranges 0…1, 0…255 and 0…65535 that holds them all; values outside of that are stretched,
-    the lowest to black and the highest to white.
+    Animations give their first frame, EXIF orientation is applied, transparency becomes white. Grey
+    integers of more than 8 bits count as 16 bits, floating-point numbers as the smallest of the
+    ranges 0…1, 0…255 and 0…65535 that holds them all; other values are stretched, the lowest to
+    black and the highest to white.
 
-    A file that is empty, damaged, cut short or too large raises ``ImageError``; the message leaves
-    the naming of the file to the caller. Too large is a JPEG above `max_pixels`; the other formats,
-    which cannot be decoded at a reduced size, also keep to ``PIL.Image.MAX_IMAGE_PIXELS``, 89
-    megapixels unless the program around has set it.
+    A file that is empty, damaged, cut short or too large raises ``ImageError``, whose message
+    leaves the file's name to the caller. A JPEG may have `max_pixels`. The other formats cannot be
+    decoded at a reduced size, so they also keep to ``PIL.Image.MAX_IMAGE_PIXELS``, by default 89
+    megapixels.
 
     Examples
     --------
     >>> file = io.BytesIO()
     >>> Image.new("L", (40, 30), 255).save(file, "PNG")
-    >>> square = Transform("squash", Preprocessing(size=16, resize=16, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)))
+    >>> half = Preprocessing(size=16, resize=16, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    >>> square = Transform("squash", half)
     >>> decode(file.getvalue(), square).shape
     (3, 16, 16)
     >>> decode(file.getvalue()[:50], square)
@@ -238,17 +228,18 @@ def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> N
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
-        raise ImageError(_too_large(2 * (Image.MAX_IMAGE_PIXELS or MAX_PIXELS))) from error
+        raise _too_large(2 * (Image.MAX_IMAGE_PIXELS or MAX_PIXELS)) from error
     except MemoryError as error:
-        raise ImageError("needs more memory than there is") from error
+        raise ImageError("needs more memory than there is", code="image-memory") from error
     except _DAMAGE as error:
         message = " ".join(str(error).split()) or type(error).__name__
         cut = isinstance(error, EOFError) or "truncated" in message.lower()
-        raise ImageError(f"{'truncated' if cut else 'damaged'}: {message}") from error
+        kind = "truncated" if cut else "damaged"
+        raise ImageError(f"{kind}: {message}", code=f"image-{kind}") from error
 
 
 class _JpegFile(JpegImagePlugin.JpegImageFile):
-    """A JPEG whose EXIF Pillow leaves alone: it would look there for the resolution, and warn about sloppy cameras."""
+    """A JPEG whose EXIF Pillow leaves alone; it would read the resolution there, and warn."""
 
     def getexif(self) -> Image.Exif:
         return Image.Exif()
@@ -264,23 +255,15 @@ _READERS: Final[tuple[tuple[tuple[bytes, ...], Reader], ...]] = (
     ((b"BM",), BmpImagePlugin.BmpImageFile),
 )
 _HEIF_BRANDS: Final = (
-    b"heic",
-    b"heix",
-    b"heim",
-    b"heis",
-    b"hevc",
-    b"hevx",
-    b"hevm",
-    b"hevs",
-    b"mif1",
-    b"msf1",
+    *(b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"),
+    *(b"mif1", b"msf1"),
 )
 
 
 def _open(data: bytes) -> ImageFile.ImageFile:
-    """The image with its header read and its pixels not yet decoded."""
+    """Return the image with its header read and its pixels not yet decoded."""
     if not data:
-        raise ImageError("the file is empty")
+        raise ImageError("the file is empty", code="image-empty")
     for signatures, reader in _READERS:
         if data.startswith(signatures):
             return reader(io.BytesIO(data))
@@ -295,7 +278,8 @@ def _open(data: bytes) -> ImageFile.ImageFile:
             io.BytesIO(data)
         )
     raise ImageError(
-        "not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC"
+        "not an image of a known format: JPEG, PNG, WebP, GIF, TIFF, BMP, AVIF or HEIC",
+        code="image-format-unknown",
     )
 
 
@@ -304,16 +288,18 @@ def _plugin_reader(kind: str, module: str, package: str, name: str) -> Reader:
         reader: Reader = getattr(importlib.import_module(module), name)
         return reader
     except ImportError as error:
-        raise ImageError(f"{kind} needs the plug-in {package}: pip install {package}") from error
+        raise ImageError(
+            f"{kind} needs the plug-in {package}: pip install {package}", code="package-missing"
+        ) from error
 
 
 def _load(image: ImageFile.ImageFile, transform: Transform, limit: int) -> Box:
-    """Decode the pixels, a JPEG at a reduced size where that loses nothing; return the part that is the picture."""
+    """Decode the pixels, a JPEG reduced if that loses nothing; return the box of the picture."""
     # decoded in full, whatever memory that takes
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
         limit = min(limit, Image.MAX_IMAGE_PIXELS or limit)
     if image.width * image.height > limit:
-        raise ImageError(_too_large(limit))
+        raise _too_large(limit)
     drafted = None
     if isinstance(image, JpegImagePlugin.JpegImageFile):
         width, height = transform.scaled(*image.size)
@@ -323,14 +309,15 @@ def _load(image: ImageFile.ImageFile, transform: Transform, limit: int) -> Box:
     return drafted[1] if drafted else (0, 0, *image.size)
 
 
-def _too_large(limit: int) -> str:
-    return (
-        f"more than {limit // 1_000_000} megapixels, which is not decoded lest it fill the memory"
+def _too_large(limit: int) -> ImageError:
+    return ImageError(
+        f"more than {limit // 1_000_000} megapixels, which could fill the memory",
+        code="image-too-large",
     )
 
 
 def _upright(image: Image.Image, box: Box) -> tuple[Image.Image, Box]:
-    """Turn image and box as the EXIF orientation asks; TIFF and HEIC arrive here turned."""
+    """Turn image and box as the EXIF orientation says; TIFF and HEIC are already turned."""
     orientation = _orientation(image.info.get("exif") or b"")
     if orientation not in _TRANSPOSES:
         return image, box
@@ -345,7 +332,10 @@ def _upright(image: Image.Image, box: Box) -> tuple[Image.Image, Box]:
 
 
 def _orientation(exif: bytes) -> int:
-    """The orientation tag of an EXIF block; 1, upright, where there is none or the block is damaged."""
+    """Return the orientation tag of an EXIF block; 1, upright, if there is none or it is damaged.
+
+    By hand, because Pillow's own reader warns about damaged blocks.
+    """
     tiff = exif.removeprefix(b"Exif\0\0")
     order = ">" if tiff.startswith(b"MM") else "<"
     try:
@@ -361,7 +351,7 @@ def _orientation(exif: bytes) -> int:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """The image in RGB, transparency blended on white."""
+    """Convert the image to RGB, with transparency blended on white."""
     if image.mode == "F" or image.mode.startswith("I"):
         return Image.fromarray(_eight_bits(np.asarray(image))).convert("RGB")
     if not image.has_transparency_data:
@@ -373,10 +363,10 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
-    """Bring grey values of more than 8 bits to 0…255 by the rule that `decode` states, (h, w) → (h, w)."""
+    """Bring grey values of more than 8 bits to 0…255, as `decode` says, (h, w) → (h, w)."""
     low, high = float(grey.min()), float(grey.max())
     if not np.isfinite([low, high]).all():
-        raise ImageError("has pixels that are not finite numbers")
+        raise ImageError("has pixels that are not finite numbers", code="image-not-finite")
     ranges = (1.0, 255.0, 65535.0) if grey.dtype.kind == "f" else (65535.0,)
     white = next((white for white in ranges if low >= 0 and high <= white), None)
     black, white = (0.0, white) if white else (low, high)

@@ -1,22 +1,18 @@
-"""A name → an encoder."""
+"""Load an encoder by its name."""
 
 import os
 from pathlib import Path
 
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
-from visvm.encoders.download import Progress
 from visvm.encoders.encoder import Encoder
 from visvm.errors import EncoderError, WeightsError
+from visvm.progress import Progress, silent
 
 _CHECKPOINTS = {".pt", ".pth", ".bin", ".safetensors"}
 
 
-def _silent(done: int, total: int) -> None:
-    """Tell nobody."""
-
-
-def load_encoder(name: str, progress: Progress = _silent) -> Encoder:
+def load_encoder(name: str, progress: Progress = silent) -> Encoder:
     """Load an encoder.
 
     Parameters
@@ -26,14 +22,13 @@ def load_encoder(name: str, progress: Progress = _silent) -> Encoder:
         checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``); a folder of a transformers
         model, or its name on the hub (``owner/model``).
     progress : callable, optional
-        Told the number of bytes fetched, and of all, where a catalogue's weights are not on this
-        machine yet.
+        Called with the bytes downloaded, where a catalogue's weights are not on this machine yet.
     """
     if name in CATALOG:
         from visvm.encoders.onnx import load_named
 
         return load_named(name, progress)
-    # unlike that of Path it leaves a user who does not exist as it is
+    # os.path's leaves the home of an unknown user as it is, where Path's raises
     expanded = os.path.expanduser(name)
     path = Path(expanded)
     if path.suffix == ".onnx":
@@ -49,17 +44,18 @@ def load_encoder(name: str, progress: Progress = _silent) -> Encoder:
 
         return TransformersEncoder(expanded)
     raise EncoderError(
-        f"the encoder must be one of {', '.join(CATALOG)}, an .onnx file, an open_clip checkpoint, or the folder or hub name "
-        f"(owner/model) of a transformers model; got {name!r}: correct it"
+        f"There is no encoder {name!r}. Give one of {', '.join(CATALOG)}, an .onnx file, an "
+        "open_clip checkpoint, or the folder or hub name (owner/model) of a transformers model.",
+        code="encoder-unknown",
     )
 
 
 def require_local(name: str) -> None:
-    """Refuse an encoder whose weights would have to be fetched first, and say how to get them."""
+    """Refuse an encoder whose weights are not on this machine, and say how to get them."""
     if name in CATALOG:
         weights.locate(name)
     elif name.count("/") == 1 and not Path(os.path.expanduser(name)).exists():
-        from visvm.encoders.huggingface import import_torch
+        from visvm.encoders.tower import import_torch
 
         import_torch()
         from huggingface_hub import try_to_load_from_cache
@@ -72,5 +68,7 @@ def require_local(name: str) -> None:
         )
         if not any(isinstance(try_to_load_from_cache(name, file), str) for file in files):
             raise WeightsError(
-                f"{name} must be on this machine; it is not: load it once, as 'visvm bench' without --dry-run does"
+                f"{name} is not on this machine. "
+                "Load it once, for example by running 'visvm bench' without --dry-run.",
+                code="weights-missing",
             )

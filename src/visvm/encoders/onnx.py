@@ -1,32 +1,38 @@
-"""The default engine: ONNX Runtime, on the CPU, or on a GPU where the package ``onnxruntime-gpu`` finds one.
+"""Run encoders in ONNX Runtime: on the CPU, or on a GPU if ``onnxruntime-gpu`` finds one.
 
-A user's own ONNX file is taken when it says which tensors its blocks put out and how images are
-prepared: in a file of the same
-name with ``.json`` added, such as ``vit.onnx.json``::
+A user's own ONNX file needs a description beside it, in a file of the same name with ``.json``
+added, such as ``vit.onnx.json``. It names the tensors that the blocks output, the final one last,
+and says how images are prepared; ``resize`` is ``size`` where it is left out::
 
-    {"blocks": ["block_1", "block_2"], "size": 224, "resize": 256, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    {"blocks": ["block_1", "block_2"], "size": 224, "resize": 256,
+     "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
 """
 
 import base64
 import hashlib
-import json
-import operator
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
-from visvm.encoders.download import Progress, file_digest
-from visvm.encoders.encoder import FinalFeatures, LayerFeatures, Pixels, Preprocessing, check_final
+from visvm.encoders.encoder import (
+    FinalFeatures,
+    LayerFeatures,
+    Pixels,
+    Preprocessing,
+    Projected,
+    check_final,
+)
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
 from visvm.errors import EncoderError
+from visvm.progress import Progress
 
 if TYPE_CHECKING:
     import onnx
@@ -40,6 +46,9 @@ _FAILURES: tuple[type[Exception], ...] = (
         if isinstance(kind, type) and issubclass(kind, Exception)
     ),
     *(RuntimeError, ValueError),
+)
+_EXAMPLE = (
+    '{"blocks": ["tensor", …], "size": 224, "resize": 256, "mean": [r, g, b], "std": [r, g, b]}'
 )
 
 
@@ -64,31 +73,34 @@ class OnnxEncoder:
         self.name = name
         self.digest = digest
         self._session = _open(name, model)
-        described = json.loads(self._session.get_modelmeta().custom_metadata_map[METADATA])
+        described = msgspec.json.decode(self._session.get_modelmeta().custom_metadata_map[METADATA])
         n_blocks = described.pop("n_blocks")
-        self.preprocessing = _preprocessing(described, name)
+        self.preprocessing = msgspec.convert(described, Preprocessing)
         side = self.preprocessing.size
         try:
             self._input = _input(self._session, name)
             shape = self.encode(np.zeros((1, 3, side, side), dtype=np.float32)).shape
         except _FAILURES as error:
             raise EncoderError(
-                f"{name} must take float32 images of {side} × {side}; it says: {_line(error)}: correct size, or export anew"
+                f"{name} does not take float32 images of {side} × {side} ({_line(error)}). "
+                "Correct its size, or export it again.",
+                code="onnx-input",
             ) from error
         if len(shape) != 2 or shape[1] % n_blocks:
             raise EncoderError(
-                f"the blocks of {name} must be (n, tokens, width) or (n, width), of one width; side by side they are {shape}: "
-                "name other tensors"
+                f"The blocks of {name} are not (n, tokens, width) or (n, width), of one width: "
+                f"side by side they are {shape}. Name other tensors.",
+                code="blocks-shape",
             )
         self.layer_dims = (shape[1] // n_blocks,) * n_blocks
 
     def encode(self, pixels: Pixels) -> LayerFeatures:
-        """Layer features of normalised images, (n, 3, size, size) → (n, sum of layer_dims)."""
+        """Return layer features of images, (n, 3, size, size) → (n, sum of layer_dims)."""
         (features,) = self._session.run([OUTPUT], {self._input: pixels})
         return np.asarray(features)
 
-    def project(self, final: FinalFeatures) -> NDArray[np.float32]:
-        """What the encoder itself puts out, (n, layer_dims[-1]) → (n, p); of one's own file `final` as it is."""
+    def project(self, final: FinalFeatures) -> Projected:
+        """Return the encoder's own output, (n, layer_dims[-1]) → (n, p); a user's file has none."""
         final = check_final(final, self.layer_dims)
         if self._projection is None:
             return final
@@ -102,43 +114,38 @@ class OnnxEncoder:
 
 
 def load_named(name: str, progress: Progress) -> OnnxEncoder:
-    """An encoder of the catalogue; its weights are fetched if they are not there."""
+    """Load an encoder of the catalogue; fetch its weights first if they are not here."""
     return OnnxEncoder(name, CATALOG[name].sha256, weights.fetch(name, progress))
 
 
 def load_file(path: Path) -> OnnxEncoder:
-    """A user's own ONNX file, with its description beside it."""
+    """Load a user's own ONNX file, with its description beside it."""
     import onnx
     from google.protobuf.message import DecodeError
 
     if not path.is_file():
-        raise EncoderError(f"{path} must be an ONNX file; there is no such file: correct the path")
-    described = _describe(path)
-    blocks = described.pop("blocks")
-    if not (
-        isinstance(blocks, list) and blocks and all(isinstance(block, str) for block in blocks)
-    ):
         raise EncoderError(
-            f"'blocks' in {path}.json must list tensor names, the final block's last; got {blocks!r}: correct it"
+            f"There is no ONNX file {path}. Correct the path.", code="encoder-file-missing"
         )
-    preprocessing = _preprocessing(described, f"{path}.json")
+    blocks, preprocessing = _describe(path)
     try:
         model = onnx.load(path, load_external_data=False)
         files = [path, *(path.parent / place for place in _places(model))]
         onnx.load_external_data_for_model(model, str(path.parent))
-        digests = " ".join(file_digest(file) for file in files)
+        digests = " ".join(weights.file_digest(file) for file in files)
+        if not model.graph.node:
+            raise ValueError("it holds no graph")
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as error:
         raise EncoderError(
-            f"{path} must be an ONNX file; it cannot be read as one ({_line(error)}): export it anew"
+            f"{path} cannot be read as an ONNX file ({_line(error)}). Export it again.",
+            code="onnx-damaged",
         ) from error
-    if not model.graph.node:
-        raise EncoderError(f"{path} must be an ONNX file; it holds no graph: export it anew")
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
     return OnnxEncoder(str(path), digest, prepare(model, blocks, preprocessing))
 
 
 def _places(model: "onnx.ModelProto") -> list[str]:
-    """The files beside the model that hold its weights, where it does not hold them itself."""
+    """Return the files beside the model that hold its weights, if it does not hold them itself."""
     tensors = (
         tensor for tensor in model.graph.initializer if tensor.data_location == tensor.EXTERNAL
     )
@@ -157,12 +164,14 @@ def _line(error: Exception) -> str:
 
 
 def _input(session: onnxruntime.InferenceSession, name: str) -> str:
-    """Name of the input, which must be images, any number of them."""
+    """Return the name of the only input, which must take any number of images."""
     inputs = session.get_inputs()
     if len(inputs) != 1 or any(isinstance(size, int) for size in inputs[0].shape[:1]):
         got = ", ".join(f"{each.name} {each.shape}" for each in inputs)
         raise EncoderError(
-            f"{name} must have one input, any number of images; it has {got}: export it with an open batch axis"
+            f"{name} does not have one input for any number of images, but {got}. "
+            "Export it with an open batch axis.",
+            code="onnx-input",
         )
     return str(inputs[0].name)
 
@@ -190,50 +199,42 @@ def _open(name: str, model: Path | bytes) -> onnxruntime.InferenceSession:
         )
     except _FAILURES as error:
         raise EncoderError(
-            f"{name} must be a model ONNX Runtime can run; it says: {_line(error)}: export it anew"
+            f"ONNX Runtime cannot run {name} ({_line(error)}). Export it again.",
+            code="onnx-unusable",
         ) from error
 
 
-def _describe(path: Path) -> dict[str, Any]:
+_Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class _Description(msgspec.Struct, forbid_unknown_fields=True):
+    """What a user writes beside an ONNX file."""
+
+    blocks: Annotated[list[str], msgspec.Meta(min_length=1)]
+    size: Annotated[int, msgspec.Meta(gt=0)]
+    mean: tuple[float, float, float]
+    std: tuple[_Positive, _Positive, _Positive]
+    resize: int | None = None  # as size
+
+
+def _describe(path: Path) -> tuple[list[str], Preprocessing]:
+    """Read which tensors are the blocks, and how images are prepared."""
     beside = Path(f"{path}.json")
-    example = (
-        '{"blocks": ["tensor", …], "size": 224, "resize": 256, "mean": [r, g, b], "std": [r, g, b]}'
-    )
     try:
-        described = json.loads(beside.read_text(encoding="utf-8"))
+        said = msgspec.json.decode(beside.read_bytes(), type=_Description)
+        resize = said.size if said.resize is None else said.resize
+        if resize < said.size:
+            raise ValueError(f"resize {resize} is below size {said.size}")
     except FileNotFoundError:
         raise EncoderError(
-            f"{path} must say which outputs are its blocks; {beside} is missing: write {example} there"
+            f"{beside} is missing, which says what the blocks of {path} are. "
+            f"Write {_EXAMPLE} there.",
+            code="description-missing",
         ) from None
     except (OSError, ValueError) as error:
         raise EncoderError(
-            f"{beside} must be JSON such as {example}; it cannot be read ({error}): correct it"
+            f"{beside} does not describe an encoder ({_line(error)}). "
+            f"Correct it; an example is {_EXAMPLE}.",
+            code="description-invalid",
         ) from error
-    if not isinstance(described, dict) or "blocks" not in described:
-        raise EncoderError(
-            f"{beside} must be JSON such as {example}; it has no 'blocks': correct it"
-        )
-    return described
-
-
-def _preprocessing(described: dict[str, Any], where: str) -> Preprocessing:
-    unknown = sorted(set(described) - {"size", "resize", "mean", "std"})
-    if unknown:
-        raise EncoderError(
-            f"{where} must give blocks, size, resize, mean and std; it has {', '.join(unknown)}: correct it"
-        )
-    try:
-        mean, std = (
-            (float(r), float(g), float(b)) for r, g, b in (described["mean"], described["std"])
-        )
-        size = operator.index(described["size"])
-        found = Preprocessing(size, operator.index(described.get("resize", size)), mean, std)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise EncoderError(
-            f"{where} must give size, a whole number, mean and std, three numbers each; it does not ({error!r}): correct it"
-        ) from error
-    if not (0 < found.size <= found.resize and np.isfinite([*mean, *std]).all() and min(std) > 0):
-        raise EncoderError(
-            f"{where} must have 0 < size <= resize, finite mean, and std above 0; got {found}: correct it"
-        )
-    return found
+    return said.blocks, Preprocessing(said.size, resize, said.mean, said.std)

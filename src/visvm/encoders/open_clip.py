@@ -1,26 +1,17 @@
-"""Checkpoints of open_clip: CLIP vision transformers, turned into transformers' own layout when they are loaded.
+"""Load CLIP vision transformers from checkpoints of open_clip, converted to transformers' layout.
 
-open_clip itself is not needed, only the extra ``torch``.
+This needs the extra ``torch``, not open_clip, which cannot be a dependency: it imports torchvision.
 """
 
 import json
-import pickle
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visvm.encoders.catalog import CLIP_MEAN, CLIP_STD
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.huggingface import (
-    CLIP_CLASS,
-    TowerEncoder,
-    first_line,
-    import_torch,
-    load_module,
-    normalisation,
-    quiet,
-    square_side,
-)
+from visvm.encoders.huggingface import UNREADABLE, load_module, normalisation, quiet
+from visvm.encoders.tower import CLIP_CLASS, TowerEncoder, first_line, import_torch, square_side
 from visvm.errors import EncoderError, WeightsError
 
 if TYPE_CHECKING:
@@ -62,11 +53,11 @@ _WIDEST_WITH_64 = 1024
 
 
 def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEncoder:
-    """An encoder from an open_clip checkpoint of a CLIP vision transformer.
+    """Load an open_clip checkpoint of a CLIP vision transformer; no code in it runs.
 
-    Width, depth, patch and picture size are read from the shapes. The activation is the exact GELU
-    and a head 64 wide, unless an ``open_clip_config.json`` beside the file says ``quick_gelu`` or
-    ``head_width``; mean, std and size come from there too, or are CLIP's.
+    Width, depth, patch and image size are read from the shapes. The activation is the exact GELU
+    and a head 64 wide, unless an ``open_clip_config.json`` beside the file gives ``quick_gelu`` or
+    ``head_width``. Mean, std and size also come from there, and are CLIP's otherwise.
 
     Parameters
     ----------
@@ -74,15 +65,7 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
         A ``.pt``, ``.pth``, ``.bin`` or ``.safetensors`` file: a state dict, or a dict that has one
         as ``state_dict``.
     device : str, optional
-        A device of torch; CUDA where there is one, otherwise the CPU.
-
-    Raises
-    ------
-    EncoderError
-        torch or transformers is missing, or the checkpoint is not that of a plain CLIP vision
-        transformer.
-    WeightsError
-        The file cannot be read, or lacks a parameter that the features need.
+        A device of torch; by default CUDA if there is one, otherwise the CPU.
     """
     path = Path(path)
     _, transformers = import_torch()
@@ -95,24 +78,21 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
     size = square_side(picture.get("size", settings["image_size"]), f"{CONFIG_NAME}: size")
     if size // settings["patch_size"] != settings["image_size"] // settings["patch_size"]:
         raise EncoderError(
-            f"{CONFIG_NAME}: size must be that of the weights, {settings['image_size']}, got {size}"
+            f"{CONFIG_NAME} gives the size {size}, the weights take {settings['image_size']}. "
+            "Correct it.",
+            code="preprocessing-invalid",
         )
     settings |= {
         "image_size": size,
         "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu",
     }
+    state = _converted(visual, path)
+    if _projects_cls(visual, vision):
+        state["visual_projection.weight"] = visual["proj"].T.contiguous()
+        settings["projection_dim"] = visual["proj"].shape[1]
     with quiet(transformers):
-        state = _converted(visual, path)
-        if _projects_cls(visual, vision):
-            state["visual_projection.weight"] = visual["proj"].T.contiguous()
-            settings["projection_dim"] = visual["proj"].shape[1]
-        module = load_module(
-            CLIP_CLASS,
-            str(path),
-            None,
-            config=transformers.CLIPVisionConfig(**settings),
-            state_dict=state,
-        )
+        config = transformers.CLIPVisionConfig(**settings)
+        module = load_module(CLIP_CLASS, str(path), None, config=config, state_dict=state)
     colours = normalisation(
         picture.get("mean", CLIP_MEAN), picture.get("std", CLIP_STD), f"{CONFIG_NAME}:"
     )
@@ -122,14 +102,15 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """What lies beside the weights; nothing said where there is no such file."""
+    """Read the configuration beside the weights; empty if there is none."""
     if not path.is_file():
         return {}
     try:
         said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise EncoderError(
-            f"{path}: must be readable JSON: {first_line(error)}; correct it or take it away"
+            f"{path} cannot be read as JSON ({first_line(error)}). Correct or remove it.",
+            code="encoder-config-invalid",
         ) from None
     model = said.get("model_cfg", {}) if isinstance(said, dict) else None
     inner = (
@@ -139,46 +120,41 @@ def _read_config(path: Path) -> dict[str, Any]:
     )
     if not all(isinstance(part, dict) for part in inner):
         raise EncoderError(
-            f"{path}: must be an object, and so its model_cfg, vision_cfg, preprocess_cfg; correct it or take it away"
+            f"{path} or its model_cfg, vision_cfg or preprocess_cfg is not an object. "
+            "Correct or remove it.",
+            code="encoder-config-invalid",
         )
     return said
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """The state dict of a checkpoint; no code in the file is run."""
+    """Read the state dict of a checkpoint; no code in the file runs."""
     torch, _ = import_torch()
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if not path.is_file():
         raise WeightsError(
-            f"{path}: an open_clip checkpoint must be a file, but there is none; check the path"
+            f"There is no open_clip checkpoint {path}. Correct the path.",
+            code="encoder-file-missing",
         )
     try:
         if path.suffix == ".safetensors":
             loaded: Any = load_file(path)
         else:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-        KeyError,
-        EOFError,
-        SafetensorError,
-        pickle.UnpicklingError,
-    ) as error:
+        state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
+        if not isinstance(state, dict):
+            raise ValueError(f"a {type(state).__name__} instead of a state dict")
+    except UNREADABLE as error:
         raise WeightsError(
-            f"{path}: must be a file of weights without code, but cannot be read: {first_line(error)}"
+            f"{path} cannot be read as weights without code ({first_line(error)}). Get it again.",
+            code="weights-unreadable",
         ) from None
-    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else loaded
-    if not isinstance(state, dict):
-        raise WeightsError(f"{path}: must hold a state dict, got {type(state).__name__}")
     return state
 
 
 def _visual(state: dict[str, Any], path: Path) -> "State":
-    """The vision tower's weights, by their names without "visual."."""
+    """Return the vision tower's weights, by their names without "visual."."""
     plain = {str(key).removeprefix("module."): value for key, value in state.items()}
     visual = {
         key.removeprefix(_VISUAL): value for key, value in plain.items() if key.startswith(_VISUAL)
@@ -192,30 +168,39 @@ def _visual(state: dict[str, Any], path: Path) -> "State":
         )
         if not known:
             raise EncoderError(
-                f"{path}: must be a plain CLIP vision transformer of open_clip, but it has {_VISUAL}{key}"
+                f"{path} is not a plain CLIP vision transformer of open_clip: it has "
+                f"{_VISUAL}{key}. Use another encoder.",
+                code="encoder-kind-unsupported",
             )
         if not hasattr(value, "shape"):
             raise WeightsError(
-                f"{path}: {_VISUAL}{key} must be a tensor, got {type(value).__name__}; check the file"
+                f"{_VISUAL}{key} in {path} is not a tensor but a {type(value).__name__}. "
+                "Get the file again.",
+                code="weights-shape",
             )
     for key, dimensions in (("conv1.weight", 4), ("positional_embedding", 2)):
         if key not in visual:
             raise WeightsError(
-                f"{path}: an open_clip checkpoint must hold {_VISUAL}{key}, but it is missing; check the file"
+                f"{path} lacks {_VISUAL}{key}. Get the complete checkpoint.",
+                code="weights-incomplete",
             )
         if visual[key].ndim != dimensions:
             raise WeightsError(
-                f"{path}: {_VISUAL}{key} must be a tensor of {dimensions} dimensions, got {visual[key].ndim}"
+                f"{_VISUAL}{key} in {path} has {visual[key].ndim} dimensions instead of "
+                f"{dimensions}. Get the file again.",
+                code="weights-shape",
             )
     return visual
 
 
 def _architecture(visual: "State", path: Path, vision: dict[str, Any]) -> dict[str, Any]:
-    """Settings of CLIPVisionConfig, from shapes and, where the shapes do not show them, from the config file."""
+    """Return the settings of CLIPVisionConfig, from the shapes, or else from the config."""
     changed = [key for key in ("act_kwargs", "norm_kwargs") if vision.get(key)]
     if changed:
         raise EncoderError(
-            f"{path}: vision_cfg must not change the activation or the norms, but has {changed[0]}"
+            f"vision_cfg of {path} has {changed[0]}, which changes the activation or the norms. "
+            "Use another encoder.",
+            code="encoder-kind-unsupported",
         )
     width, _, patch, _ = visual["conv1.weight"].shape
     grid = round((visual["positional_embedding"].shape[0] - 1) ** 0.5)
@@ -224,13 +209,15 @@ def _architecture(visual: "State", path: Path, vision: dict[str, Any]) -> dict[s
     )
     if depth == 0:
         raise WeightsError(
-            f"{path}: an open_clip checkpoint must hold {_VISUAL}transformer.resblocks, but has none; check the file"
+            f"{path} lacks {_VISUAL}transformer.resblocks. Get the complete checkpoint.",
+            code="weights-incomplete",
         )
     head = vision.get("head_width", 64 if width <= _WIDEST_WITH_64 else None)
     if not isinstance(head, int) or head < 1 or width % head:
         raise EncoderError(
-            f"{path}: the width of a head must be known and divide {width}, got {head}; "
-            f"put its {CONFIG_NAME} with vision_cfg.head_width beside it"
+            f"The width of a head of {path} is {head}, which does not divide {width}. "
+            f"Put its {CONFIG_NAME} with vision_cfg.head_width beside it.",
+            code="head-width-unknown",
         )
     fc = visual.get("transformer.resblocks.0.mlp.c_fc.weight")
     return {
@@ -245,7 +232,7 @@ def _architecture(visual: "State", path: Path, vision: dict[str, Any]) -> dict[s
 
 
 def _projects_cls(visual: "State", vision: dict[str, Any]) -> bool:
-    """Whether there is a projection, and of the CLS token alone: not of a mean or a mixture of all tokens."""
+    """Return whether there is a projection, and one of the CLS token alone."""
     pooled = vision.get("global_average_pool") or any(key.startswith("attn_pool") for key in visual)
     return (
         "proj" in visual
@@ -256,7 +243,7 @@ def _projects_cls(visual: "State", vision: dict[str, Any]) -> bool:
 
 
 def _converted(visual: "State", path: Path) -> "State":
-    """The weights by transformers' names; the one projection to queries, keys and values becomes three."""
+    """Rename the weights as in transformers; split the projection to queries, keys and values."""
     state: State = {}
     for key, value in visual.items():
         block = _BLOCK.fullmatch(key)
@@ -270,7 +257,9 @@ def _converted(visual: "State", path: Path) -> "State":
             continue
         if value.shape[0] % 3:
             raise WeightsError(
-                f"{path}: {_VISUAL}{key} must have rows for queries, keys and values, got {tuple(value.shape)}"
+                f"{_VISUAL}{key} in {path} does not split into queries, keys and values: its shape "
+                f"is {tuple(value.shape)}. Get the file again.",
+                code="weights-shape",
             )
         for part, rows in zip("qkv", value.chunk(3), strict=True):
             state[f"{start}self_attn.{part}_proj.{_IN_PROJ[block[2]]}"] = rows.clone()

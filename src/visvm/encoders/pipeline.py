@@ -1,28 +1,24 @@
-"""Images → layer features, through the cache: files are read and decoded beside the encoder."""
+"""Turn images into layer features, through the cache; decode some while others are encoded."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visvm.encoders.cache import FeatureCache, feature_key
-from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.encoder import Encoder, LayerFeatures, Pixels
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.sources import Source, content_of
 from visvm.errors import EncoderError, ImageError, shown
+from visvm.progress import Progress, silent
 
 BATCH_SIZE = 8
 _WORKERS = 2
-# images read before their turn: what bounds the memory of a folder of any size
+# images read ahead of their turn: this bounds the memory that a folder of any size takes
 _AHEAD = 8 * BATCH_SIZE
-
-
-Progress = Callable[[int, int], None]
-"""Told the number of images done, and of all."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +31,14 @@ class Unreadable:
 
 @dataclass
 class ReadImage:
-    """An image on its way: read, or found in the cache, or not to be read.
+    """An image on its way: decoded, found in the cache, or unreadable.
 
     Attributes
     ----------
     path : str
-        What to call it.
+        What messages call it.
     key : bytes
-        Of its features in the cache.
+        Key of its features in the cache.
     pixels : array of shape (3, size, size) or None
         None once there are features.
     features : array of shape (width,) or None
@@ -52,22 +48,22 @@ class ReadImage:
 
     path: str
     key: bytes = b""
-    pixels: NDArray[np.float32] | None = None
+    pixels: Pixels | None = None
     features: LayerFeatures | None = None
     reason: str = ""
 
 
 @dataclass
 class Encoded:
-    """Layer features of the files that could be read.
+    """Layer features of those images that could be read.
 
     Attributes
     ----------
     places : list of int
-        Which of the files given they are.
+        Their positions among the images given.
     features : array of shape (n, width)
     unreadable : list of Unreadable
-        The others.
+        The other images.
     """
 
     places: list[int]
@@ -78,7 +74,7 @@ class Encoded:
 def encode_stream(
     images: Sequence[Source], encoder: Encoder, transform: Transform, cache: FeatureCache | None
 ) -> Iterator[list[tuple[str, LayerFeatures] | Unreadable]]:
-    """Layer features of images, in order, some at a time.
+    """Encode images in order, some at a time.
 
     Parameters
     ----------
@@ -123,15 +119,16 @@ def encode_files(
     encoder: Encoder,
     transform: Transform,
     cache: FeatureCache | None,
-    progress: Progress,
+    progress: Progress = silent,
+    stage: str = "encoding",
 ) -> Encoded:
-    """Layer features of images, all together; parameters as in ``encode_stream``."""
+    """Encode images all together; parameters as in ``encode_stream``, and the stage to report."""
     width = sum(encoder.layer_dims)
     features = np.empty((len(images), width), dtype=np.float32)
     places: list[int] = []
     unreadable: list[Unreadable] = []
     done = 0
-    progress(0, len(images))
+    progress(stage, 0, len(images))
     for outcomes in encode_stream(images, encoder, transform, cache):
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
@@ -140,7 +137,7 @@ def encode_files(
                 features[len(places)] = outcome[1]
                 places.append(done)
             done += 1
-        progress(done, len(images))
+        progress(stage, done, len(images))
     return Encoded(places, features[: len(places)], unreadable)
 
 
@@ -151,7 +148,7 @@ def read_image(
     transform: Transform,
     cache: FeatureCache | None,
 ) -> ReadImage:
-    """Read an image and look up its features through these weights; decode it where they are not known."""
+    """Read an image and look up its features for these weights; decode it if there are none."""
     image = ReadImage("an image in memory" if isinstance(source, bytes) else str(source))
     try:
         content = content_of(source)
@@ -171,7 +168,7 @@ def read_image(
 
 
 def encode_images(batch: Sequence[ReadImage], encoder: Encoder, cache: FeatureCache | None) -> None:
-    """Give every decoded image of a batch its features."""
+    """Encode the decoded images of a batch, in place, and cache their features."""
     fresh = [image for image in batch if image.pixels is not None]
     if not fresh:
         return
@@ -181,7 +178,9 @@ def encode_images(batch: Sequence[ReadImage], encoder: Encoder, cache: FeatureCa
     for image, features in zip(fresh, encoded, strict=True):
         if not np.isfinite(features).all():
             raise EncoderError(
-                f"features must be finite; {encoder.name} gives others for {image.path}: use another encoder"
+                f"{encoder.name} gives features that are not finite for {image.path}. "
+                "Use another encoder.",
+                code="features-not-finite",
             )
         image.features, image.pixels = features, None
     if cache is not None:

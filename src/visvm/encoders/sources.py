@@ -1,7 +1,8 @@
-"""Images in places that are no folders of this machine: whatever pyarrow or fsspec can read.
+"""Say where images are: in files, at URIs, or in memory.
 
-pyarrow knows ``s3://``, ``gs://``, ``hdfs://`` and ``file://`` by itself; any other scheme, such as
-``zip://`` or ``abfs://``, is fsspec's, which may need a package of its own for it.
+A path is a file of this machine. A URI is anything that pyarrow or fsspec can read: pyarrow has
+``s3://``, ``gs://``, ``hdfs://`` and ``file://``; other schemes, such as ``zip://`` or ``abfs://``,
+go to fsspec, which may need a package of its own for them (extra ``ray``).
 """
 
 import os
@@ -19,35 +20,35 @@ if TYPE_CHECKING:
 
 
 class Readable(Protocol):
-    """What gives the content of an image file, as a Path does; as text, it is what messages call the image."""
+    """Anything that gives an image file's content, as a Path does; messages name it by its str."""
 
     def read_bytes(self) -> bytes:
-        """The content."""
+        """Return the content."""
 
 
 Source = Readable | bytes
 """An image file, or the content of one."""
 
 
-def content_of(source: Source) -> bytes:
-    """The content of an image file."""
-    return source if isinstance(source, bytes) else source.read_bytes()
-
-
-def expanded(path: str | Path) -> Path:
-    """The path with ~ as the home folder; a name such as ~copy.jpg, which is nobody's home, stays as it is."""
-    return Path(os.path.expanduser(path))
-
-
 def as_source(image: str | Source) -> Source:
-    """What is read for an image that was given: a path with ~ expanded, a URI, or what gives its content as it is."""
+    """Return where to read an image: a URI, a path with ~ expanded, or the given source."""
     if isinstance(image, str) and is_uri(image):
         return RemoteFile(image)
     return expanded(image) if isinstance(image, (str, Path)) else image
 
 
+def content_of(source: Source) -> bytes:
+    """Return the content of an image file."""
+    return source if isinstance(source, bytes) else source.read_bytes()
+
+
+def expanded(path: str | Path) -> Path:
+    """Expand ~ to the home folder; keep a name such as ~copy.jpg, which is nobody's home."""
+    return Path(os.path.expanduser(path))
+
+
 def is_uri(text: str) -> bool:
-    """Whether this names a place by a scheme.
+    """Return whether a text names a place by a scheme.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def is_uri(text: str) -> bool:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at a URI, or below one; can be sent to another machine and read there.
+    """A file at a URI, or below one; it can be sent to another machine and read there.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class RemoteFile:
         return f"{self.uri.rstrip('/')}/{self.below}" if self.below else self.uri
 
     def read_bytes(self) -> bytes:
-        """The content; an OSError where it cannot be read."""
+        """Return the content; raise an OSError if it cannot be read."""
         filesystem, path = _opened(self.uri)
         try:
             with filesystem.open_input_stream(
@@ -90,13 +91,7 @@ class RemoteFile:
 
 
 def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
-    """The images below a URI, by the sub-folder they lie in, both sorted.
-
-    Parameters
-    ----------
-    uri : str
-        A place with one sub-folder per class.
-    """
+    """List the images below a URI by the sub-folder of their class, both sorted."""
     filesystem, root = _opened(uri)
     from pyarrow.fs import FileSelector, FileType
 
@@ -117,32 +112,35 @@ def list_classes(uri: str) -> dict[str, list[RemoteFile]]:
             continue
         if len(parts) == 1:
             raise InputError(
-                f"images must lie in the sub-folder of their class; {RemoteFile(uri, below)} does not: move it"
+                f"{RemoteFile(uri, below)} is not in the sub-folder of a class. Move it into one.",
+                code="image-outside-class",
             )
-        classes.setdefault(parts[0], []).append(
-            RemoteFile(uri, below, f"{each.size} {each.mtime_ns}")
-        )
+        version = f"{each.size} {each.mtime_ns}"
+        classes.setdefault(parts[0], []).append(RemoteFile(uri, below, version))
     if classes and (empty := folders - classes.keys()):
         raise InputError(
-            f"every class must have images; {RemoteFile(uri, min(empty))} has none: add some, or remove the folder"
+            f"{RemoteFile(uri, min(empty))} has no images. Add some, or remove the folder.",
+            code="class-empty",
         )
     if not classes:
         raise InputError(
-            f"{uri} must have one sub-folder per class, named after it, with images in it; it has none"
+            f"{uri} has no images in sub-folders. Make one sub-folder per class, named after it.",
+            code="classes-missing",
         )
     return classes
 
 
 @lru_cache(maxsize=64)
 def _opened(uri: str) -> "tuple[FileSystem, str]":
-    """The filesystem of a URI, and the path in it."""
+    """Return the filesystem of a URI, and the path in it."""
     try:
         import fsspec
         from pyarrow import ArrowInvalid
         from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{uri} needs {error.name} to be read, which is not installed: pip install 'visvm[ray]'"
+            f"{uri} cannot be read without {error.name}. Run pip install 'visvm[ray]'.",
+            code="package-missing",
         ) from error
     try:
         filesystem, path = FileSystem.from_uri(uri)
@@ -159,10 +157,11 @@ def _opened(uri: str) -> "tuple[FileSystem, str]":
 
 def _unreadable(uri: str, error: Exception) -> InputError:
     return InputError(
-        f"{uri} must be a place that pyarrow or fsspec can read; it is not ({_said(error)})"
+        f"Neither pyarrow nor fsspec can read {uri} ({_said(error)}). Correct it, or get access.",
+        code="uri-unreadable",
     )
 
 
 def _said(error: Exception) -> str:
-    """What an error says, in one line; its kind where it says nothing."""
+    """Return what an error says, in one line; its kind if it says nothing."""
     return " ".join(str(error).split()) or type(error).__name__

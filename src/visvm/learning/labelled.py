@@ -74,13 +74,7 @@ def encode_labelled(
         A file is not an image and must not be skipped, or none is left.
     """
     with opened_cache(cache) as opened:
-        encoded = encode_files(
-            given.sources,
-            encoder,
-            transform,
-            opened,
-            lambda done, total: progress(stage, done, total),
-        )
+        encoded = encode_files(given.sources, encoder, transform, opened, progress, stage)
     if not skip_unreadable:
         refuse_unreadable(encoded.unreadable, OR_SKIP)
     labels = [given.labels[place] for place in encoded.places]

@@ -219,10 +219,7 @@ class ImagePredictor:
             if self.encoder_name in CATALOG:  # known before anything is fetched
                 self._check_digest(CATALOG[self.encoder_name].sha256)
             try:
-                encoder = load_encoder(
-                    self.encoder_name,
-                    lambda done, total: progress("fetching weights", done, total),
-                )
+                encoder = load_encoder(self.encoder_name, progress)
             except (EncoderError, WeightsError) as error:
                 path = Path(self.encoder_name)
                 if self.model_ is None or not path.is_absolute() or path.exists():
