@@ -88,11 +88,6 @@ def learn(
     from visvm.model.container import locked
     from visvm.model.journal import Journal
 
-    if ray is None and (actors or batch_size):
-        raise InputError(
-            "--actors and --batch-size were given without --ray. Add it, or leave them out.",
-            code="option-without-ray",
-        )
     options = given_options(encoder, transform, components, ridge, seed)
     _check_statistics_only(model, statistics_only, test, force)
     output = model if statistics_only is None else statistics_only
@@ -160,6 +155,11 @@ def _engine(
 ) -> "Engine":
     from visvm.learning.local import LocalEngine
 
+    if address is None and (actors or batch_size):
+        raise InputError(
+            "--actors and --batch-size were given without --ray. Add it, or leave them out.",
+            code="option-without-ray",
+        )
     if address is None:
         return LocalEngine(journal)
     from visvm.learning.ray import RayEngine

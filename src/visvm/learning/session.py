@@ -60,11 +60,7 @@ def learn_session(
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
     if model is not None:
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
-    held_out = None
-    if test is not None:
-        wanted = test.only({*known, *work.images.labels})
-        held_out = _encoded(wanted, work, "encoding test images", progress, work.skip_unreadable)
-        clock.lap("test")
+    held_out = _held_out(test, known, work, clock, progress)
     learned, head = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
     head = head.solved()
@@ -83,6 +79,18 @@ def learn_session(
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
     return changes.learned(before, head, calibration, report), report
+
+
+def _held_out(
+    test: Labelled | None, known: set[Label], work: Work, clock: "_Clock", progress: Progress
+) -> LabelledFeatures | None:
+    """Encode the test images of all classes that will be known after the session."""
+    if test is None:
+        return None
+    wanted = test.only({*known, *work.images.labels})
+    encoded = _encoded(wanted, work, "encoding test images", progress, work.skip_unreadable)
+    clock.lap("test")
+    return encoded
 
 
 def _tested(
