@@ -1,4 +1,4 @@
-"""Wheels made on the spot, and a package index on loopback that misbehaves when a test wants it to."""
+"""Wheels made on the spot, and a package index on loopback that can misbehave."""
 
 import hashlib
 import os

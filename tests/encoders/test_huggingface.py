@@ -1,10 +1,9 @@
-"""The transformers encoders against a plain forward pass in numpy, transformers itself, and ONNX Runtime."""
+"""The encoders of transformers beside a plain forward pass in numpy, and ONNX Runtime."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,22 @@ from scipy.special import erf
 from sklearn.datasets import load_sample_images
 
 from tests.encoders.refusals import refused_naming as refused
+from tests.encoders.towers import (
+    DEPTH,
+    FAMILIES,
+    HEADS,
+    MLP,
+    PATCH,
+    PROCESSOR,
+    SIZE,
+    TWO_TOWERS,
+    WIDTH,
+    fill,
+    save,
+    tiny,
+)
 from visvm.encoders.encoder import Encoder, Preprocessing
-from visvm.encoders.huggingface import TransformersEncoder, _preprocessing
+from visvm.encoders.huggingface import TransformersEncoder
 from visvm.errors import EncoderError, InputError, WeightsError
 
 torch = pytest.importorskip("torch")
@@ -22,29 +35,6 @@ transformers = pytest.importorskip("transformers")
 VIT_TINY = Path(__file__).parents[3] / "shared/weights/vit-tiny-patch16-224"
 needs_vit_tiny = pytest.mark.skipif(not VIT_TINY.is_dir(), reason="the real ViT-Tiny is not here")
 
-SIZE, PATCH, WIDTH, DEPTH, HEADS = 16, 4, 32, 3, 2
-TINY = {
-    "hidden_size": WIDTH,
-    "num_hidden_layers": DEPTH,
-    "num_attention_heads": HEADS,
-    "image_size": SIZE,
-    "patch_size": PATCH,
-}
-MLP = {**TINY, "intermediate_size": 48}
-TEXT = {
-    "hidden_size": WIDTH,
-    "intermediate_size": 16,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 2,
-    "vocab_size": 50,
-}
-TEXT |= {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 1}
-PROCESSOR = {
-    "size": {"height": SIZE, "width": SIZE},
-    "image_mean": [0.5, 0.4, 0.3],
-    "image_std": [0.2, 0.3, 0.4],
-}
-
 GELU = {
     "gelu": lambda x: x * 0.5 * (1 + erf(x / np.sqrt(2))),
     "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
@@ -52,68 +42,6 @@ GELU = {
         0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     ),
 }
-
-# where a family keeps its weights
-CLIP_NAMES = SimpleNamespace(
-    cls="embeddings.class_embedding",
-    patch="embeddings.patch_embedding",
-    position="embeddings.position_embedding.weight",
-    block="encoder.layers.{}.",
-    norms=["layer_norm1", "layer_norm2"],
-    attention=[f"self_attn.{part}_proj" for part in ("q", "k", "v", "out")],
-)
-VIT_NAMES = SimpleNamespace(
-    cls="embeddings.cls_token",
-    patch="embeddings.patch_embeddings.projection",
-    position="embeddings.position_embeddings",
-    block="layers.{}.",
-    norms=["layernorm_before", "layernorm_after"],
-    attention=[f"attention.{part}_proj" for part in "qkvo"],
-)
-DINO_NAMES = SimpleNamespace(
-    **{**vars(VIT_NAMES), "block": "encoder.layer.{}.", "norms": ["norm1", "norm2"]}
-)
-
-t = transformers
-TWO_TOWERS = {"text_config": TEXT, "vision_config": MLP}
-FAMILIES = {
-    "clip": (lambda: t.CLIPVisionModel(t.CLIPVisionConfig(**MLP)), CLIP_NAMES),
-    "clip, both towers": (
-        lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS, projection_dim=8)),
-        CLIP_NAMES,
-    ),
-    "siglip": (lambda: t.SiglipVisionModel(t.SiglipVisionConfig(**MLP)), CLIP_NAMES),
-    "siglip, both towers": (lambda: t.SiglipModel(t.SiglipConfig(**TWO_TOWERS)), CLIP_NAMES),
-    "dinov2": (lambda: t.Dinov2Model(t.Dinov2Config(**TINY)), DINO_NAMES),
-    "dinov2, registers": (
-        lambda: t.Dinov2WithRegistersModel(
-            t.Dinov2WithRegistersConfig(**TINY, num_register_tokens=3)
-        ),
-        DINO_NAMES,
-    ),
-    "vit": (lambda: t.ViTModel(t.ViTConfig(**MLP)), VIT_NAMES),
-    "vit, with classifier": (lambda: t.ViTForImageClassification(t.ViTConfig(**MLP)), VIT_NAMES),
-}
-
-
-def tiny(family):
-    """A small model of a family, its weights large enough for every one of them to matter."""
-    return fill(FAMILIES[family][0]())
-
-
-def fill(model, seed=0):
-    generator = np.random.default_rng(seed)
-    with torch.no_grad():
-        for value in model.parameters():
-            value.copy_(torch.tensor(generator.normal(scale=0.2, size=tuple(value.shape))))
-    return model.eval()
-
-
-def save(model, folder, processor=PROCESSOR):
-    model.save_pretrained(folder)
-    if processor is not None:
-        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-    return folder
 
 
 def plain_forward(weights, names, pixels, act, eps):
@@ -194,10 +122,10 @@ def test_features_are_the_raw_block_outputs_of_a_plain_forward_pass(family, pixe
 
 CLIP_PROJECTIONS = {
     "both towers": FAMILIES["clip, both towers"][0],
-    "vision tower": lambda: t.CLIPVisionModelWithProjection(
-        t.CLIPVisionConfig(**MLP, projection_dim=8)
+    "vision tower": lambda: transformers.CLIPVisionModelWithProjection(
+        transformers.CLIPVisionConfig(**MLP, projection_dim=8)
     ),
-    "usual width": lambda: t.CLIPModel(t.CLIPConfig(**TWO_TOWERS)),
+    "usual width": lambda: transformers.CLIPModel(transformers.CLIPConfig(**TWO_TOWERS)),
 }
 
 
@@ -366,134 +294,11 @@ def test_pixels_of_another_size_are_refused(pixels, tmp_path):
         encoder.encode(pixels[:, :, ::2])
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (
-            {
-                "size": {"shortest_edge": 256},
-                "crop_size": {"height": 224, "width": 224},
-                "do_center_crop": True,
-            },
-            (224, 256),
-        ),
-        ({"size": 224, "crop_size": 224}, (224, 224)),
-        ({"size": {"height": 384, "width": 384}}, (384, 384)),
-        ({"size": 256, "crop_size": 224, "do_center_crop": False}, (256, 256)),
-        ({"size": 256, "crop_size": None, "do_center_crop": None}, (256, 256)),
-    ],
-)
-def test_shapes_of_size_and_crop_size(given, expected):
-    found = _preprocessing({**PROCESSOR, **given}, "x:")
-    assert (found.size, found.resize) == expected
-    assert (found.mean, found.std) == ((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
-
-
-@pytest.mark.parametrize(
-    ("given", "facts"),
-    [
-        ({"size": {"height": 16, "width": 32}}, (": size", "[16, 32]")),
-        ({"size": None}, (": size", "None")),
-        ({"do_center_crop": True}, ("crop_size", "None")),
-        ({"crop_size": 32}, ("size 16", "crop_size 32")),
-        ({"image_mean": None}, ("mean None",)),
-        ({"image_mean": [0.5, "0.5", 0.5]}, ("mean [0.5, '0.5', 0.5]",)),
-        ({"image_std": [1, 1]}, ("std [1, 1]",)),
-        ({"image_std": [1, 1, 0]}, ("std [1, 1, 0]",)),
-        ({"size": 32}, ("16", "32")),
-    ],
-)
-def test_preprocessing_is_never_guessed(given, facts, tmp_path):
-    folder = save(tiny("vit"), tmp_path, {**PROCESSOR, **given})
-    with refused("preprocessing-invalid", EncoderError, "preprocessor_config.json", *facts):
-        TransformersEncoder(folder)
-
-
-@pytest.mark.parametrize("given", [{"rescale_factor": 1.0}, {"do_normalize": False}])
-def test_other_preprocessing_is_refused(given, tmp_path):
-    folder = save(tiny("vit"), tmp_path, {**PROCESSOR, **given})
-    with refused("preprocessing-unsupported", EncoderError, "1/255"):
-        TransformersEncoder(folder)
-
-
-def test_missing_preprocessing_is_refused(tmp_path):
-    with refused("preprocessing-missing", EncoderError, "preprocessor_config.json"):
-        TransformersEncoder(save(tiny("vit"), tmp_path, processor=None))
-
-
-def test_sources_that_are_no_encoder(tmp_path, monkeypatch):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "bert").mkdir()
-    (tmp_path / "bert/config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken/config.json").write_text("{")
-    # as without a network, but without its retries
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    for source, code, kind, fact in [
-        (tmp_path / "nowhere", "encoder-unknown", EncoderError, "owner/model"),
-        (tmp_path / "empty", "encoder-config-missing", EncoderError, "config.json"),
-        (tmp_path / "bert", "encoder-kind-unsupported", EncoderError, "'bert'"),
-        (tmp_path / "broken", "weights-unreadable", WeightsError, "config.json"),
-        ("nobody/no-such-model", "weights-unreadable", WeightsError, "config.json"),
-    ]:
-        with refused(code, kind, str(source), fact):
-            TransformersEncoder(source)
-
-
-@pytest.mark.parametrize("family", ["clip", "siglip", "dinov2", "dinov2, registers", "vit"])
-def test_every_weight_up_to_the_last_block_must_be_there(family, tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    save(tiny(family), tmp_path)
-    complete = load_file(tmp_path / "model.safetensors")
-
-    def load(weights):
-        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-        return TransformersEncoder(tmp_path)
-
-    digest = load(complete).digest
-    unused = ("pooler", "head.", "post_layernorm", "mask_token")
-    rest = {
-        key: value
-        for key, value in complete.items()
-        if not any(part in key for part in unused)
-        and not key.removeprefix("vision_model.").startswith("layernorm.")
-    }
-    assert len(rest) < len(complete)
-    assert load(rest).digest == digest
-    # the first of every kind of weight: embeddings, norms, and all of the last block
-    for key in [
-        key for key in rest if "embedding" in key or "layrnorm" in key or f".{DEPTH - 1}." in key
-    ]:
-        with refused("weights-incomplete", WeightsError, "parameters: 1)"):
-            load({other: value for other, value in rest.items() if other != key})
-    key = next(key for key in rest if "mlp.fc1.weight" in key or "intermediate" in key)
-    with refused("weights-incomplete", WeightsError):
-        load({**rest, key: torch.zeros(3, 3)})
-    with refused("weights-not-finite", WeightsError):
-        load({**rest, key: rest[key] * float("nan")})
-
-
-def test_damaged_or_absent_weights(tmp_path):
-    folder = save(tiny("vit"), tmp_path)
-    whole = (folder / "model.safetensors").read_bytes()
-    for damage in (whole[: len(whole) // 2], b"", b"not weights at all"):
-        (folder / "model.safetensors").write_bytes(damage)
-        with refused("weights-unreadable", WeightsError):
-            TransformersEncoder(folder)
-    (folder / "model.safetensors").unlink()
-    with refused("weights-unreadable", WeightsError):
-        TransformersEncoder(folder)
-
-
-def test_without_torch_the_extra_is_named(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with refused("package-missing", EncoderError, "pip install 'visvm[torch]'"):
-        TransformersEncoder(tmp_path)
-
-
 def test_importing_the_module_does_not_import_torch():
-    code = "import sys, visvm.encoders.huggingface, visvm.encoders.open_clip; print({'torch', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys, visvm.encoders.huggingface, visvm.encoders.open_clip; "
+        "print({'torch', 'transformers'} & set(sys.modules))"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""open_clip checkpoints against a plain CLIP vision transformer made of torch.nn.MultiheadAttention."""
+"""open_clip checkpoints beside a plain CLIP vision transformer made of torch.nn modules."""
 
 import json
 from functools import partial

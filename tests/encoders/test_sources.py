@@ -104,7 +104,7 @@ def test_places_that_cannot_be_read_are_refused_in_one_line(place):
 
 
 class Offline(fsspec.AbstractFileSystem):
-    """Raises a kind of error that nobody knows, as that of the Hugging Face hub does where there is no network."""
+    """Raises a kind of error that nobody knows, as the Hugging Face hub does without a network."""
 
     class UnheardError(Exception):
         pass

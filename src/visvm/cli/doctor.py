@@ -67,7 +67,7 @@ def show(found: dict[str, Any]) -> None:
 def show_data(root: Path | None, states: Sequence[DataState]) -> None:
     """Print what there is of each data set, and what is expected."""
     console = out()
-    here = f"none; set {ROOT_VARIABLE}, or give --data FOLDER" if root is None else str(root)
+    here = f"none; set {ROOT_VARIABLE} to one, or give --data FOLDER" if root is None else str(root)
     console.print(f"data folder: {here}", markup=False)
     console.print("visvm downloads no data: put what is absent into that folder.", markup=False)
     console.print(
