@@ -22,10 +22,10 @@ N_CLASSES: Final = 100
 _SHAPE: Final = (3, 32, 32)  # of an image in the files
 _N_VALUES: Final = 3 * 32 * 32
 
-Pixels = NDArray[np.uint8]
+RawPixels = NDArray[np.uint8]
 
 
-def read_split(path: Path) -> tuple[Pixels, NDArray[np.intp]]:
+def read_split(path: Path) -> tuple[RawPixels, NDArray[np.intp]]:
     """Read ``train`` or ``test``.
 
     Returns
@@ -66,7 +66,7 @@ def read_class_names(path: Path) -> list[str]:
     return texts
 
 
-def bmp(pixels: Pixels) -> bytes:
+def bmp(pixels: RawPixels) -> bytes:
     """Write an image, (height, width) or (height, width, 3), as the content of a BMP file.
 
     It is lossless, and the key under which the features of the image are cached.
@@ -96,7 +96,7 @@ class BmpImages(Sequence[bytes]):
     (5, 3126, 2)
     """
 
-    def __init__(self, pixels: Pixels) -> None:
+    def __init__(self, pixels: RawPixels) -> None:
         self.pixels = pixels
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ def _read(path: Path) -> dict[str, object]:
     return {_text(key): value for key, value in content.items() if isinstance(key, str | bytes)}
 
 
-def _pixels(array: object, path: Path) -> Pixels:
+def _pixels(array: object, path: Path) -> RawPixels:
     """Return the stand-in's pixels, (n, 32, 32, 3)."""
     match array.state if isinstance(array, _Array) else None:
         # Version, shape, dtype, whether columns come first, values: what numpy's __reduce__ gives.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from visvm.bench.streams import Labels
+from visvm.bench.streams import ClassNumbers
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Scores:
     confusions: list[tuple[int, int, int]]
 
 
-def score(labels: Labels, predicted: Labels, session_sizes: Sequence[int]) -> Scores:
+def score(labels: ClassNumbers, predicted: ClassNumbers, session_sizes: Sequence[int]) -> Scores:
     """Compare what was predicted with what is true.
 
     Parameters
@@ -88,7 +88,9 @@ def score(labels: Labels, predicted: Labels, session_sizes: Sequence[int]) -> Sc
     )
 
 
-def confusion_matrix(labels: Labels, predicted: Labels, n_classes: int) -> NDArray[np.intp]:
+def confusion_matrix(
+    labels: ClassNumbers, predicted: ClassNumbers, n_classes: int
+) -> NDArray[np.intp]:
     """Count how often each class, by row, was taken for each other, by column: (C, C)."""
     table = np.zeros((n_classes, n_classes), dtype=np.intp)
     np.add.at(table, (labels, predicted), 1)

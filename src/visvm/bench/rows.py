@@ -30,7 +30,7 @@ _BEGINNING = b'{"run":{"dataset":'  # of every row
 FORMAT = 2  # of a row; raise it when a field changes its meaning, and keep reading the old ones
 
 Share = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[int, Meta(ge=1)]
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,12 +62,12 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     """What was measured after one session of a run; classes are listed as they arrived."""
 
     run: Run
-    session: Count
+    session: Positive
     n_sessions: int  # of the whole stream
     new_classes: list[str]  # names
     session_sizes: list[int]  # how many classes each session so far brought
     n_train: int  # images learned in this session
-    n_test: Count  # images tested on
+    n_test: Positive  # images tested on
     accuracy: Share  # A_b
     group_accuracy: list[Share]  # on the classes of each session so far
     old_accuracy: float | None  # on the classes of earlier sessions, if there are any

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError, VisvmError
 
-Features = NDArray[np.float32]
-"""Layer features, (n, sum of layer_dims): the CLS tokens of all blocks, the final one last."""
-
-Labels = NDArray[np.intp]
+ClassNumbers = NDArray[np.intp]
 """Class numbers, (n,)."""
 
 _BASE_AND_INCREMENT = re.compile(r"B-?(\d+)[ ,]*Inc-?(\d+)", re.IGNORECASE)
@@ -105,8 +103,8 @@ def plain_protocol(protocol: str) -> str:
 class Samples:
     """Layer features, (n, width), and their classes, (n,), as places in the sorted class names."""
 
-    features: Features
-    targets: Labels
+    features: LayerFeatures
+    targets: ClassNumbers
 
 
 def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]:
@@ -145,8 +143,8 @@ class Session:
 
     number: int
     classes: list[int]
-    features: Features
-    labels: Labels
+    features: LayerFeatures
+    labels: ClassNumbers
 
 
 class ClassStream:
@@ -189,7 +187,7 @@ class ClassStream:
             features, labels = self._take(self._train, begin, begin + size)
             yield Session(self._number, self._order[begin : begin + size], features, labels)
 
-    def test(self) -> tuple[Features, Labels]:
+    def test(self) -> tuple[LayerFeatures, ClassNumbers]:
         """Return features, (n, width), and classes, (n,), of all classes handed out so far."""
         if not self._number:
             raise VisvmError(
@@ -198,7 +196,7 @@ class ClassStream:
             )
         return self._take(self._test, 0, sum(self.sizes))
 
-    def _take(self, samples: Samples, begin: int, end: int) -> tuple[Features, Labels]:
+    def _take(self, samples: Samples, begin: int, end: int) -> tuple[LayerFeatures, ClassNumbers]:
         """Copy the images of the classes that arrive from `begin` to `end`, with class numbers."""
         number = np.full(int(samples.targets.max()) + 1, -1, dtype=np.intp)
         number[self._order[begin:end]] = np.arange(begin, end)

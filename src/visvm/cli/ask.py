@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visvm.cli.options import Folder, Json, Model, NoCache, Quiet, SkipUnreadable, Where
+from visvm.cli.options import Folder, Json, ModelPath, NoCache, Quiet, SkipUnreadable, Where
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Model,
+    model: ModelPath,
     images: Annotated[
         list[str],
         typer.Argument(
@@ -87,7 +87,7 @@ def _expand(images: list[str]) -> list[Path]:
 
 
 def evaluate(
-    model: Model,
+    model: ModelPath,
     folder: Folder,
     plot: Annotated[
         Path | None,
@@ -128,7 +128,7 @@ def evaluate(
         show_evaluation(result)
 
 
-def info(model: Model, as_json: Json = False) -> None:
+def info(model: ModelPath, as_json: Json = False) -> None:
     """Show what a model knows: classes with counts, sessions, encoder, sizes."""
     from visvm.cli.reporting import describe, show_model
     from visvm.cli.terminal import print_json

@@ -9,7 +9,7 @@ from visvm.cli.opening import changed, open_for_learning, require_new, tell_wait
 from visvm.cli.options import (
     Folder,
     Json,
-    Model,
+    ModelPath,
     NewComponents,
     NewEncoder,
     NewRidge,
@@ -61,7 +61,7 @@ KnownClass = Annotated[
 
 
 def learn(
-    model: Model,
+    model: ModelPath,
     folder: Folder,
     encoder: NewEncoder = None,
     transform: NewTransform = None,
@@ -169,7 +169,7 @@ def _engine(
 
 
 def forget(
-    model: Model,
+    model: ModelPath,
     folder: Folder,
     skip_unreadable: SkipUnreadable = False,
     encoder: Where = None,
@@ -193,7 +193,7 @@ def forget(
 
 
 def rename_class(
-    model: Model,
+    model: ModelPath,
     old: KnownClass,
     new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
     merge: Annotated[
@@ -212,7 +212,7 @@ def rename_class(
         out().print(f"{old} is now called {new}", markup=False)
 
 
-def forget_class(model: Model, label: KnownClass, quiet: Quiet = False) -> None:
+def forget_class(model: ModelPath, label: KnownClass, quiet: Quiet = False) -> None:
     """Never answer with a class again; no images needed. Other classes' scores stay as they are."""
     from visvm.cli.terminal import out
     from visvm.model.labels import as_number

@@ -17,7 +17,7 @@ Json = Annotated[
     bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars and no notes.")]
-Model = Annotated[
+ModelPath = Annotated[
     Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False, callback=home)
 ]
 Folder = Annotated[

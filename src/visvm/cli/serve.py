@@ -9,7 +9,7 @@ import typer
 
 from visvm.cli.opening import open_for_learning, tell_waiting
 from visvm.cli.options import (
-    Model,
+    ModelPath,
     NewComponents,
     NewEncoder,
     NewRidge,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def serve(
-    model: Model,
+    model: ModelPath,
     host: Annotated[
         str,
         typer.Option(help="Address to serve on; any but this machine's own needs VISVM_TOKEN."),

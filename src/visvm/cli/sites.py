@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from visvm.cli.opening import changed, require_new, tell_waiting
-from visvm.cli.options import Force, Model, Quiet, home
+from visvm.cli.options import Force, ModelPath, Quiet, home
 from visvm.errors import InputError, ModelFileError
 
 
@@ -59,7 +59,7 @@ def merge(
 
 
 def unmerge(
-    model: Model,
+    model: ModelPath,
     site: Annotated[
         Path,
         typer.Argument(
@@ -84,7 +84,7 @@ def unmerge(
 
 
 def export(
-    model: Model,
+    model: ModelPath,
     output: Annotated[
         Path | None,
         typer.Argument(

@@ -47,17 +47,17 @@ def note(message: str) -> None:
 def print_json(value: object, *, indent: int | None = 2) -> None:
     """Write JSON to standard output."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=not unicode, indent=indent) + "\n")
+    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=not unicode, indent=indent) + "\n")
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Data classes and tuples as JSON has them."""
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
+        return jsonable(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [jsonable(item) for item in value]
     return value
 
 

@@ -23,7 +23,7 @@ from visvm.head.head import Head, accumulate
 from visvm.head.memory import chunk_rows
 from visvm.head.settle import settle
 from visvm.learning.work import Learned, Work, sample_unreadable
-from visvm.model.journal import Entry, Journal
+from visvm.model.journal import Journal, JournalEntry
 from visvm.progress import Progress
 
 # Images whose layer features are held at once: a few minutes of a slow encoder, as the journal is
@@ -168,7 +168,7 @@ class _LocalRun:
         now = Head.of(head.settled, head.statistics)
         with self._timed():
             self._journal.write(
-                Entry(self._key, self._done, now, unreadable, self._learned.features)
+                JournalEntry(self._key, self._done, now, unreadable, self._learned.features)
             )
 
 

@@ -13,7 +13,7 @@ from visvm.head.lift import Features
 from visvm.head.statistics import Statistics
 from visvm.model.labels import Label, forgotten_label, some_of
 from visvm.model.results import SessionReport
-from visvm.model.sites import SiteStatistics, require_merged, require_new
+from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
 from visvm.model.state import Calibration, EncoderId, MergedSite, Model
 
 
@@ -102,7 +102,7 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
         )
     _require_same_encoder(model.encoder, other.model.encoder)
     added = other.entries(now())
-    require_new(added, own, {each.id for each in model.sites})
+    require_new_sites(added, own, {each.id for each in model.sites})
     Head.of(model.head.settled, sums).check_merge(other.model.head)
     sums.merge(other.model.head.statistics)
     mine, theirs = model.calibration, other.model.calibration
@@ -139,7 +139,7 @@ def unmerged(model: Model, other: SiteStatistics) -> Model:
     """Return the model without a site, as if it had never been merged."""
     require_sums(model, "unmerge")
     gone = other.entries(now())
-    require_merged(gone, model.sites)
+    require_merged_sites(gone, model.sites)
     mine = next(each for each in model.sites if each.id == other.site)
     theirs = Head.of(
         other.model.head.settled, other.model.head.statistics.renamed(np.array(mine.labels))

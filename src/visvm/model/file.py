@@ -31,7 +31,7 @@ from visvm.head.statistics import Statistics
 from visvm.model.container import Tensors, altered, locked, opened, replace_file
 from visvm.model.labels import Label
 from visvm.model.results import SessionReport
-from visvm.model.state import Calibration, EncoderId, Kind, MergedSite, Model
+from visvm.model.state import Calibration, EncoderId, FileKind, MergedSite, Model
 
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
 
@@ -93,12 +93,12 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     site: SiteId | None = None
     merged: list[MergedSite] = []
     journal: JournalNote | None = None
-    kind: Kind | None = None
+    kind: FileKind | None = None
     tensors: dict[str, str] = {}
     format: int = 0
 
     @property
-    def kind_by_parts(self) -> Kind:
+    def kind_by_parts(self) -> FileKind:
         """The kind that the parts make it, also where none is written."""
         if self.journal is not None:
             return "journal"

@@ -27,7 +27,7 @@ DEFAULT_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """How far a session is.
 
     Attributes
@@ -71,7 +71,7 @@ class Journal:
         """Whether it is time to write."""
         return time.monotonic() - self._last >= self._every
 
-    def read(self, key: str) -> Entry | None:
+    def read(self, key: str) -> JournalEntry | None:
         """Return how far this session came, if it was begun before."""
         try:
             if not self.path.exists():
@@ -86,9 +86,9 @@ class Journal:
         if note.key != key:
             warnings.warn("Ignoring the journal of another session that was cut off.", stacklevel=2)
             return None
-        return Entry(key, note.done, found.model.head, note.unreadable, kept)
+        return JournalEntry(key, note.done, found.model.head, note.unreadable, kept)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: JournalEntry) -> None:
         """Keep how far a session is; if that fails, warn and let the session go on without."""
         places = list(entry.features)
         rows = list(entry.features.values()) or np.empty((0, 0))

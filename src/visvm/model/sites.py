@@ -16,7 +16,7 @@ from visvm.model.labels import Label
 from visvm.model.state import MergedSite, Model
 
 
-def require_new(added: Sequence[MergedSite], own: Set[str], held: Set[str]) -> None:
+def require_new_sites(added: Sequence[MergedSite], own: Set[str], held: Set[str]) -> None:
     """Refuse sites that a model is itself, or holds already."""
     for entry in added:
         if entry.id in own and entry is added[0]:
@@ -36,7 +36,7 @@ def require_new(added: Sequence[MergedSite], own: Set[str], held: Set[str]) -> N
             )
 
 
-def require_merged(gone: Sequence[MergedSite], held: Sequence[MergedSite]) -> None:
+def require_merged_sites(gone: Sequence[MergedSite], held: Sequence[MergedSite]) -> None:
     """Refuse sites that a model does not hold, or holds with other sums or under other names."""
     known = {each.id: each for each in held}
     for entry in gone:

@@ -15,7 +15,7 @@ from visvm.head.products import Array
 from visvm.model.labels import Label, forgotten_label, is_forgotten
 from visvm.model.results import Prediction, SessionReport
 
-Kind = Literal["whole", "predictor", "site", "sums", "journal"]
+FileKind = Literal["whole", "predictor", "site", "sums", "journal"]
 """What a file is for: learn and ask, ask only, learn for a model elsewhere, be merged, resume."""
 
 
@@ -109,7 +109,7 @@ class Model:
     sums_on_disk: bool = False
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FileKind:
         """What the model can be used for."""
         if self.head.sums is None:
             return "predictor"

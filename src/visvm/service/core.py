@@ -24,7 +24,7 @@ from visvm.model.state import Model
 from visvm.progress import Progress
 from visvm.service.encoding import SharedEncoder
 from visvm.service.forms import Form
-from visvm.service.jobs import Job, JobQueue, Kind
+from visvm.service.jobs import Job, JobKind, JobQueue
 from visvm.service.limits import Limits
 from visvm.service.problems import MODEL_EMPTY, BusyError, RefusedError, stopping
 from visvm.service.store import ModelStore, Signature, Snapshot
@@ -158,7 +158,7 @@ class Service:
                 code="class-unknown",
             )
 
-    def change(self, kind: Kind, work: Change, held: ExitStack) -> Job:
+    def change(self, kind: JobKind, work: Change, held: ExitStack) -> Job:
         """Put a change of the model in the queue."""
 
         def task(progress: Progress) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from visvm.errors import VisvmError
 from visvm.progress import Progress
 from visvm.service.problems import BusyError, Problem, problem_of, stopping
 
-Kind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
+JobKind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 Task = Callable[[Progress], dict[str, Any]]
@@ -48,7 +48,7 @@ class Job:
         Why a job failed.
     """
 
-    kind: Kind
+    kind: JobKind
     task: Task | None
     held: ExitStack
     id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
@@ -97,7 +97,7 @@ class JobQueue:
         """How many jobs have not begun."""
         return len(self._waiting)
 
-    def submit(self, kind: Kind, task: Task, held: ExitStack) -> Job:
+    def submit(self, kind: JobKind, task: Task, held: ExitStack) -> Job:
         """Put a job in the queue.
 
         Parameters

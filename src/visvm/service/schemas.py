@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from visvm import __version__
 from visvm.model.labels import Label
 from visvm.model.results import Evaluation, Prediction
-from visvm.service.jobs import Job, JobQueue, Kind, State
+from visvm.service.jobs import Job, JobKind, JobQueue, State
 from visvm.service.limits import Limits
 from visvm.service.problems import Problem
 from visvm.service.store import ModelStore
@@ -137,7 +137,7 @@ class JobInfo(BaseModel):
         done=3, total=45, ahead=0, result=None, problem=None,
     )  # fmt: skip
     id: str
-    kind: Kind
+    kind: JobKind
     state: State
     stage: str = Field(description="What is being done.")
     done: int

@@ -8,7 +8,8 @@ from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve
 from visvm.bench.methods.linear import best_classes, final_block
 from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import count_classes
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_positive, require
 from visvm.head.memory import chunks
@@ -50,7 +51,7 @@ class ACIL:
         np.fill_diagonal(self._inverse, 1.0 / gamma)
         self._coefficients: Array = np.zeros((n_components + 1, 0))  # W, and a bias of zero
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Learn one session, a batch at a time."""
         known = self._coefficients.shape[1]
         n_classes = count_classes(labels, known)
@@ -59,7 +60,7 @@ class ACIL:
         for part in chunks(len(labels), self.n_components):
             self._update(self._lift(final[part]), np.eye(n_classes)[labels[part]])
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), self._lift, self._coefficients)
 

@@ -6,7 +6,8 @@ from scipy.spatial.distance import pdist
 from visvm.bench.methods.linear import best_classes, final_block
 from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import ClassScatter
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_positive, require
 from visvm.head.kernel_map import frozen_normal
@@ -65,7 +66,7 @@ class KLDA:
         self._coefficients: Array = np.empty((n_components + 1, 0))
         self._width = 0.0
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Add one session to the sums, and solve; the first one settles the kernel's width."""
         final = final_block(features, self._setup)
         if not self._width:
@@ -82,7 +83,7 @@ class KLDA:
         spread = float(np.trace(self._sums.within)) / self.n_components
         self._coefficients = self._sums.discriminant(self.relative_ridge * (spread or 1.0))
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), self._lift, self._coefficients)
 

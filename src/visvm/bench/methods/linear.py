@@ -7,20 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visvm.bench.methods.method import Setup
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.head import scores_of
 from visvm.head.products import Array
 
-Lift = Callable[[Any], Array]
+Lifting = Callable[[Any], Array]
 """Gives the features that coefficients belong to, (m, D), of m samples."""
 
 
-def final_block(features: Features, setup: Setup) -> Array:
+def final_block(features: LayerFeatures, setup: Setup) -> Array:
     """Copy the final block's feature, (n, layer_dims[-1]), in float64."""
     return features[:, -setup.layer_dims[-1] :].astype(np.float64)
 
 
-def best_classes(features: NDArray[Any], lift: Lift, coefficients: Array) -> Labels:
+def best_classes(features: NDArray[Any], lift: Lifting, coefficients: Array) -> ClassNumbers:
     """Return the classes, (n,), of the highest scores; the last of the D + 1 rows is the bias."""
     return np.asarray(scores_of(features, lift, coefficients).argmax(axis=1))
 

@@ -8,7 +8,8 @@ import numpy as np
 from visvm.bench.methods.linear import final_block
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import statistics_bytes
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.estimators import IncrementalLSSVC
 
 
@@ -39,11 +40,11 @@ class VisualLSSVM:
             max_selection_samples=max_selection_samples,
         )
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Learn one session; the first one settles λ."""
         self._model.partial_fit(final_block(features, self._setup), labels)
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         return np.asarray(self._model.predict(final_block(features, self._setup)), dtype=np.intp)
 

@@ -12,13 +12,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import EncoderError
 
 Projection = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """The final block's feature, (n, layer_dim) → what the encoder itself puts out, (n, any width)."""
 
-Kind = Literal["baseline", "relative", "ours", "oracle"]
+MethodKind = Literal["baseline", "relative", "ours", "oracle"]
 """A relative is ours with another classifier, with parts left out or trained otherwise: no rival.
 
 The oracle keeps all images and learns them anew, which is a ceiling and no rival either.
@@ -71,13 +72,13 @@ class Method(Protocol):
     Its class is called with a ``Setup`` and, by name, the options that a recipe may change.
     """
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Learn one session, (n, sum of layer_dims) and (n,); no old image comes back.
 
         Classes are numbered as they arrive: those of the first session begin with 0.
         """
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,), among all classes learned so far."""
 
     def costs(self) -> Costs:
@@ -104,7 +105,7 @@ class Entry:
 
     name: str  # as recipes, rows and tables have it
     factory: Callable[..., Method] | None  # None if nobody has written it yet
-    kind: Kind = "baseline"
+    kind: MethodKind = "baseline"
     needs: tuple[Need, ...] = ("features",)
     revision: int = 1
     traits: Traits = Traits()  # for estimates of time and memory

@@ -7,7 +7,8 @@ from visvm.bench.methods.linear import best_classes, linear_discriminant
 from visvm.bench.methods.method import Entry, Traits
 from visvm.bench.methods.sums import ClassSums
 from visvm.bench.methods.vis import Vis
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.lift import Lift
 
 
@@ -26,13 +27,13 @@ class NearestClassMean(Vis):
         that of ``vis``.
     """
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Add one session to the class sums; the first one settles blocks and mixer."""
         if self._model.head_ is None:
             self._model.settle(features, labels)
         self._sums.learn(features, labels, self._lift)
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         means = self._sums.means
         return best_classes(features, self._lift, linear_discriminant(means, means))

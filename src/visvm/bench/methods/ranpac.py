@@ -6,10 +6,11 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import LinAlgError, eigh
 
-from visvm.bench.methods.linear import Lift, best_classes, final_block
+from visvm.bench.methods.linear import Lifting, best_classes, final_block
 from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import ClassSums, present_classes
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import IllConditionedWarning, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.kernel_map import frozen_normal
@@ -56,7 +57,7 @@ class RanPACHead:
         self._coefficients: Array = np.zeros((n_components + 1, 0))  # and a bias of zero
         self._ridge = 0.0
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Add one session to the sums, choose λ, and solve."""
         if len(labels) < 2:
             raise InputError(
@@ -73,7 +74,7 @@ class RanPACHead:
         self._ridge, weights = self._sums.solve(RIDGES[int(np.argmin(errors))])
         self._coefficients = np.vstack([weights, np.zeros(weights.shape[1])])
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), self._lift, self._coefficients)
 
@@ -105,7 +106,7 @@ class _GramSums(ClassSums):
     def nbytes(self) -> int:
         return super().nbytes + self.gram.nbytes
 
-    def _add(self, rows: Array, labels: Labels) -> None:
+    def _add(self, rows: Array, labels: ClassNumbers) -> None:
         super()._add(rows, labels)
         add_symmetric_product(self.gram, rows)
 
@@ -128,7 +129,7 @@ class _GramSums(ClassSums):
         )
 
 
-def ridge_errors(final: Array, targets: Array, lift: Lift, width: int) -> list[float]:
+def ridge_errors(final: Array, targets: Array, lift: Lifting, width: int) -> list[float]:
     """Return the mean squared error of every λ on the last fifth, having learned the rest.
 
     With HᵀH = V·diag(s)·Vᵀ, or HHᵀ = U·diag(s)·Uᵀ where that is smaller, the scores of held-out

@@ -6,7 +6,8 @@ import numpy as np
 
 from visvm.bench.methods.method import Entry, Traits
 from visvm.bench.methods.vis import Vis
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.estimators import VisClassifier
 from visvm.head.fusion import train_mixer
 from visvm.head.head import Head
@@ -32,7 +33,7 @@ class OneHotRidge(Vis):
         As in ``visvm.VisClassifier``.
     """
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Learn one session; the first one settles blocks, mixer and λ."""
         head = self._model.head_
         if head is None:
@@ -46,7 +47,7 @@ class OneHotRidge(Vis):
         self._model = VisClassifier.of(options, replace(head, coefficients=solution))
 
 
-def _with_one_hot_ridge(settled: Settled, features: Features, labels: Labels) -> Settled:
+def _with_one_hot_ridge(settled: Settled, features: LayerFeatures, labels: ClassNumbers) -> Settled:
     """Return the same choices with the λ that suits targets of 1 and 0, unless it was given."""
     options, mixer = settled.options, settled.lift.mixer
     if options.ridge != "auto" or mixer is None:

@@ -4,7 +4,8 @@ import numpy as np
 
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassSums
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.products import Array, product
 
 _LEAST_NORM = 1e-12  # as torch.nn.functional.normalize has it
@@ -27,11 +28,11 @@ class SimpleCIL:
             self._project(np.zeros((1, setup.layer_dims[-1]), np.float32)).shape[1]
         )
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Add one session to the class sums."""
         self._sums.learn(self._project(features), labels)
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         means = self._sums.means
         # xᵀm / (|x|·|m|): |x| is the same for all classes.
@@ -42,7 +43,7 @@ class SimpleCIL:
         """Return what was kept so far."""
         return Costs(0, self._sums.nbytes)
 
-    def _project(self, features: Features) -> Array:
+    def _project(self, features: LayerFeatures) -> Array:
         return np.asarray(
             self._setup.project(features[:, -self._setup.layer_dims[-1] :]), dtype=np.float64
         )

@@ -5,7 +5,8 @@ import numpy as np
 from visvm.bench.methods.linear import best_classes, final_block
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassScatter
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.checks import is_positive, require
 from visvm.head.products import Array
 
@@ -40,14 +41,14 @@ class SLDA:
         self._sums = ClassScatter(setup.layer_dims[-1])
         self._coefficients: Array = np.empty((self._sums.width + 1, 0))
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Add one session to the sums, and solve."""
         self._sums.learn(final_block(features, self._setup), labels)
         # Λ up to a factor: (N·Σ + shift·I)⁻¹
         shift = self.shrinkage / (1.0 - self.shrinkage) * float(self._sums.counts.sum())
         self._coefficients = self._sums.discriminant(shift)
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         return best_classes(final_block(features, self._setup), np.asarray, self._coefficients)
 

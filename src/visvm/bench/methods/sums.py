@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from visvm.bench.methods.linear import Lift, linear_discriminant
-from visvm.bench.streams import Labels
+from visvm.bench.methods.linear import Lifting, linear_discriminant
+from visvm.bench.streams import ClassNumbers
 from visvm.errors import InputError
 from visvm.head.memory import chunks
 from visvm.head.products import Array, ShiftedCholesky, add_symmetric_product, product
@@ -15,7 +15,7 @@ from visvm.head.scatter import DenseScatter
 from visvm.head.statistics import Statistics
 
 
-def count_classes(labels: Labels, known: int) -> int:
+def count_classes(labels: ClassNumbers, known: int) -> int:
     """Return how many classes there are once these labels are learned, after `known` before.
 
     Raises
@@ -77,7 +77,9 @@ class ClassSums:
         """Size of all that is kept; a symmetric matrix is held, and counted, whole."""
         return self.sums.nbytes + self.counts.nbytes
 
-    def learn(self, features: NDArray[Any], labels: Labels, lift: Lift = np.asarray) -> None:
+    def learn(
+        self, features: NDArray[Any], labels: ClassNumbers, lift: Lifting = np.asarray
+    ) -> None:
         """Add a session, some samples at a time.
 
         Parameters
@@ -93,7 +95,7 @@ class ClassSums:
         for part in chunks(len(labels), self.width):
             self._add(lift(features[part]), labels[part])
 
-    def _add(self, rows: Array, labels: Labels) -> None:
+    def _add(self, rows: Array, labels: ClassNumbers) -> None:
         """Add rows, (n, width), of classes that there are columns for."""
         present, one_hot = present_classes(labels)
         self.sums[:, present] += product(rows.T, one_hot)
@@ -125,7 +127,7 @@ class ClassScatter(ClassSums):
         """Size of all that is kept."""
         return super().nbytes + self.within.nbytes
 
-    def _add(self, rows: Array, labels: Labels) -> None:
+    def _add(self, rows: Array, labels: ClassNumbers) -> None:
         present, one_hot = present_classes(labels)
         known, added = self.counts[present], one_hot.sum(axis=0)
         means = product(rows.T, one_hot) / added
@@ -157,7 +159,7 @@ class ClassScatter(ClassSums):
             ) from None
 
 
-def present_classes(labels: Labels) -> tuple[Labels, Array]:
+def present_classes(labels: ClassNumbers) -> tuple[ClassNumbers, Array]:
     """Return the classes among the labels, (C',), sorted, and one-hot targets for them, (n, C')."""
     present, places = np.unique(labels, return_inverse=True)
     return present, np.eye(len(present))[places]

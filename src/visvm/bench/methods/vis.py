@@ -7,7 +7,8 @@ import numpy as np
 
 from visvm.bench.methods.method import Costs, Entry, Setup, Traits
 from visvm.bench.methods.sums import statistics_bytes
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 from visvm.head.estimators import VisClassifier
 from visvm.head.selection import LayerTrial, RidgeTrial
 
@@ -55,11 +56,11 @@ class Vis:
             max_selection_samples=max_selection_samples,
         )
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Learn one session; the first one settles blocks, mixer and λ."""
         self._model.partial_fit(features, labels)
 
-    def predict(self, features: Features) -> Labels:
+    def predict(self, features: LayerFeatures) -> ClassNumbers:
         """Return class numbers, (n,)."""
         return np.asarray(self._model.predict(features), dtype=np.intp)
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from visvm.bench.methods.method import Entry, Setup, Traits
 from visvm.bench.methods.vis import Vis
-from visvm.bench.streams import Features, Labels
+from visvm.bench.streams import ClassNumbers
+from visvm.encoders.encoder import LayerFeatures
 
 
 class VisOracle(Vis):
@@ -31,9 +32,9 @@ class VisOracle(Vis):
         super().__init__(
             setup, n_components=n_components, max_selection_samples=max_selection_samples
         )
-        self._seen: tuple[Features, Labels] | None = None
+        self._seen: tuple[LayerFeatures, ClassNumbers] | None = None
 
-    def learn(self, features: Features, labels: Labels) -> None:
+    def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Keep one more session, and learn all of them together."""
         if self._seen is not None:
             features, labels = (
