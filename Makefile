@@ -1,14 +1,21 @@
-# Two commands on a fresh machine with Python 3.11 or newer: `make demo` and `make test`. Each sets up .venv by itself.
+# Two commands on a fresh machine with Python 3.11 or newer: `make demo` and `make test`. Each sets up its own .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint lint-page format benchmark browser screenshots clean
+
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
 
+# One worker a core, each with one thread for linear algebra: two that take two each would get in each other's way.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
 test: .venv/dev browser
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+quick: .venv/dev
+	$(PYTEST) -m 'not (slow or browser or ray or kill)'
 
 check: lint test
 

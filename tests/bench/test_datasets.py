@@ -26,6 +26,8 @@ from visvm.bench.loading import (
 )
 from visvm.errors import ImageError, InputError
 
+pytestmark = pytest.mark.slow
+
 UNPACK = Path(__file__).parents[3] / "shared/data/unpack"
 PROTOCOL = Path(__file__).parents[3] / "shared/PROTOCOL.md"
 

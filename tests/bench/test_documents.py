@@ -13,6 +13,8 @@ from visvm.bench.methods import METHODS
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS, collect, grouped
 from visvm.bench.rows import read_rows
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 RESULTS, REPRODUCIBILITY = (
     (ROOT / name).read_text("utf-8") for name in ("RESULTS.md", "REPRODUCIBILITY.md")

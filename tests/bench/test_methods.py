@@ -26,6 +26,8 @@ from visvm.head.selection import RIDGE_CANDIDATES, split_base_session
 from visvm.head.solver import solve
 from visvm.head.statistics import Statistics
 
+pytestmark = pytest.mark.slow
+
 DIMS = (5, 4, 6)
 PROJECTION = np.random.default_rng(9).normal(size=(6, 3)).astype(np.float32)
 RUNNING = [entry.name for entry in METHODS.values() if not unmet(entry)]

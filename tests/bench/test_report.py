@@ -25,6 +25,8 @@ from visvm.bench.report.published import read_published
 from visvm.bench.report.sections import SECTIONS, losses
 from visvm.bench.report.write import write_report
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "br", "path", "use", "rect", "circle"}
 
 

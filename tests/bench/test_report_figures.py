@@ -14,6 +14,8 @@ from visvm.bench.report.sections import accuracy
 from visvm.bench.report.style import RC, Drawing, styled, styles
 from visvm.bench.report.summary import FinishedRun
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_legend_of_few_bars_is_inside():
     look = styles(METHODS)

@@ -1,3 +1,4 @@
+import pytest
 from msgspec.structs import replace
 
 from tests.bench.make_rows import make_rows, make_run
@@ -6,6 +7,8 @@ from visvm.bench.report.comparison import gather
 from visvm.bench.report.pages import write_markdown
 from visvm.bench.report.published import read_published
 from visvm.bench.report.sections import accuracy, costs, losses, overview, variation
+
+pytestmark = pytest.mark.slow
 
 
 def test_best_is_bold_and_the_oracle_never():

@@ -33,6 +33,8 @@ from visvm.encoders.loading import load_encoder
 from visvm.errors import EncoderError, ImageError, InputError
 from visvm.progress import silent
 
+pytestmark = pytest.mark.slow
+
 RUNNABLE = [entry.name for entry in METHODS.values() if not unmet(entry)]
 
 
@@ -136,6 +138,7 @@ def many(place):
     )
 
 
+@pytest.mark.kill
 def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
     whole = [plain(row) for row in run_all(many(place), tmp_path / "whole")]
     folder = tmp_path / "killed"

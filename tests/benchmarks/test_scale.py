@@ -16,6 +16,8 @@ from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.solver import solve
 from visvm.head.statistics import Statistics
 
+pytestmark = pytest.mark.slow
+
 FREE = Rates(*[math.inf] * 7)
 BLOCKS = 64
 STREAM = Stream("a stream", BLOCKS * scale_model.BLOCK, 1000, shuffled=True)

@@ -17,6 +17,8 @@ from visvm.encoders.loading import load_encoder
 from visvm.errors import EncoderError
 from visvm.progress import silent
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):

@@ -268,6 +268,7 @@ def kill_writers(path, log, times):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.kill
 def test_kill_of_a_writer_leaves_a_good_cache(path, tmp_path):
     log = tmp_path / "log"
     child = multiprocessing.get_context("spawn").Process(target=kill_writers, args=(path, log, 12))

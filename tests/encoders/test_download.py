@@ -14,6 +14,8 @@ from visvm.encoders.download import STAGE, download_wheel
 from visvm.errors import WeightsError
 from visvm.progress import silent
 
+pytestmark = pytest.mark.slow
+
 FILES = {"parcel/data": os.urandom(100_000)}
 
 

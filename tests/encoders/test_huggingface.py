@@ -29,6 +29,8 @@ from visvm.encoders.encoder import Encoder, Preprocessing
 from visvm.encoders.huggingface import TransformersEncoder
 from visvm.errors import EncoderError, InputError, WeightsError
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

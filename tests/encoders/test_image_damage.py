@@ -16,6 +16,8 @@ from visvm.encoders import images
 from visvm.encoders.images import TRANSFORMS, Transform, decode
 from visvm.errors import ImageError
 
+pytestmark = pytest.mark.slow
+
 # What is refused
 
 

@@ -12,6 +12,8 @@ from visvm.encoders.huggingface import TransformersEncoder
 from visvm.encoders.open_clip import CLIP_MEAN, CLIP_STD, load_checkpoint
 from visvm.errors import EncoderError, WeightsError
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 

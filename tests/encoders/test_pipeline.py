@@ -21,6 +21,8 @@ from visvm.encoders.pipeline import BATCH_SIZE, Unreadable, encode_files, encode
 from visvm.errors import EncoderError, VisvmError
 from visvm.progress import silent
 
+pytestmark = pytest.mark.slow
+
 MOST_AHEAD = 64  # images of 224 × 224: 39 MB
 
 

@@ -187,6 +187,7 @@ def test_from_onnx_file(cache, tmp_path):
     assert n_downloads(tmp_path) == 0
 
 
+@pytest.mark.kill
 def test_what_a_killed_process_left_is_removed(cache, tmp_path):
     (cache / "tiny.abc.download").mkdir(parents=True)
     (cache / "tiny.abc.download" / WHEEL).write_bytes(b"half")

@@ -22,6 +22,8 @@ from tests.encoders.tiny_weights import (
 )
 from visvm.encoders import catalog, download, weights
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
@@ -127,6 +129,7 @@ def fetch_killed_at_every_moment(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.kill
 def test_fetch_works_after_kill_at_every_moment(cache, tmp_path, monkeypatch):
     child = multiprocessing.get_context("spawn").Process(
         target=fetch_killed_at_every_moment, args=(tmp_path,)

@@ -21,6 +21,8 @@ from tests.end_to_end.page import (
 from tests.end_to_end.process import running
 from visvm import ImageClassifier
 
+pytestmark = pytest.mark.browser
+
 GIVEN = {
     "paste": """(data) => document.dispatchEvent(
       new ClipboardEvent('paste', { clipboardData: data, bubbles: true }))""",

@@ -23,6 +23,8 @@ from tests.end_to_end.page import (
 from tests.end_to_end.process import running
 from visvm import ImageClassifier
 
+pytestmark = pytest.mark.browser
+
 VIEWS = ("teach", "ask", "classes", "history")
 TOKEN = "a-long-and-random-word"
 READ_TOKEN = "another-long-and-random-word"
@@ -39,6 +41,7 @@ LOW_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary,
   .map((each) => each.outerHTML)"""
 
 
+@pytest.mark.kill
 def test_kill_9_within_a_session_leaves_the_photos_on_the_page(place, visit, photos, tmp_path):
     model, many = tmp_path / "m.visvm", tmp_path / "many"
     many.mkdir()

@@ -16,6 +16,8 @@ from tests import tiny
 from tests.end_to_end.process import Server, end_of, running, teach
 from visvm import ImageClassifier
 
+pytestmark = pytest.mark.slow
+
 KILLS = 8
 
 
@@ -32,6 +34,7 @@ def contents(place):
     return [path.read_bytes() for path in sorted((place / "base/red").iterdir())]
 
 
+@pytest.mark.kill
 def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents, tmp_path):
     model, acknowledged, chance = tmp_path / "m.visvm", [], random.Random(0)
     for round_ in range(KILLS):

@@ -1,8 +1,11 @@
 """scikit-learn's own checks, on both estimators."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from visvm import IncrementalLSSVC, VisClassifier
+
+pytestmark = pytest.mark.slow
 
 SPLIT = (
     "λ is chosen on a random split, which sees a weighted sample once and its copies apart; "

@@ -454,6 +454,7 @@ cli.main()
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.kill
 def test_after_kill_9_the_same_command_goes_on_and_gives_the_same_model(place, tmp_path, form):
     width, kind = FORMS[form]
     folder = tiny.write_photos(tmp_path / "photos", classes=tuple(tiny.COLOURS), n=40, seed=6)

@@ -120,6 +120,7 @@ def processes(name):
     return found
 
 
+@pytest.mark.kill
 def test_killed_workers_lose_nothing_and_count_nothing_twice(cluster, place, tmp_path):
     here, there = (make(place, ridge=1.0, layers=(1, 3)) for _ in range(2))
     for model in (here, there):

@@ -360,6 +360,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(models, tmp_path):
     assert not path.with_name(f".{path.name}.part").exists()
 
 
+@pytest.mark.kill
 def test_what_a_killed_process_left_is_in_nobodys_way(model, path, load):
     part = path.with_name(f".{path.name}.part")
     part.write_bytes(b"half a file")

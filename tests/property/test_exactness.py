@@ -3,12 +3,15 @@
 import copy
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests import reference
 from visvm import IncrementalLSSVC
 from visvm.head.selection import RIDGE_CANDIDATES
+
+pytestmark = pytest.mark.slow
 
 TOLERANCE = 1e-5  # of the scores' range
 

@@ -15,6 +15,8 @@ from tests.property.test_exactness import TOLERANCE, all_scores
 from visvm import IncrementalLSSVC, NeverLearnedError, VisClassifier
 from visvm.head.selection import RIDGE_CANDIDATES
 
+pytestmark = pytest.mark.slow
+
 
 @st.composite
 def federations(draw):

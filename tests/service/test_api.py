@@ -10,6 +10,8 @@ from tests.service.conftest import ask, photos, problem, serving
 from visvm import ImageClassifier
 from visvm.model import file as model_file
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_new_model_is_taught_and_asked(client, place, tmp_path):
     assert client.get("/api/health").json() == {"status": "ok"}

@@ -11,6 +11,8 @@ from visvm.service.gate import Tokens
 from visvm.service.limits import Limits
 from visvm.service.server import require_token
 
+pytestmark = pytest.mark.slow
+
 WRITE, READ = "w" * 16, "r" * 16
 FORM = [(b"content-type", b"multipart/form-data; boundary=x"), (b"content-length", b"9")]
 

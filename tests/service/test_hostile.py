@@ -11,6 +11,8 @@ from PIL import Image
 from tests.service.conftest import photos, serving
 from visvm.service.limits import Limits
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "../../../etc/passwd", "..\\..\\boot.ini", "/etc/shadow", "C:\\x.png", "a\x00.png", "con", ".",
     "", "%2e%2e%2fx", "🦜.png", "x" * 5000, "\u202egnp.exe", "<img src=x onerror=alert(1)>.png",

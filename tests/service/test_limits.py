@@ -10,6 +10,8 @@ from visvm import ImageClassifier
 from visvm.service import forms
 from visvm.service.limits import Limits
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_thousand_photos_need_one_file(taught, place, tmp_path):
     resource = pytest.importorskip("resource")

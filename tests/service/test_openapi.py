@@ -11,6 +11,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.service.conftest import serving
 
+pytestmark = pytest.mark.slow
+
 PATHS = {
     "/api/health", "/api/ready", "/metrics", "/api/model", "/api/history", "/api/model/file",
     "/api/predict", "/api/evaluate", "/api/learn", "/api/forget", "/api/classes/rename",

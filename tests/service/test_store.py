@@ -4,6 +4,7 @@ import json
 import threading
 import time
 
+import pytest
 from filelock import FileLock
 
 from tests.service.conftest import ask, photos
@@ -12,6 +13,8 @@ from visvm.model import container as model_file
 from visvm.service.core import Service
 from visvm.service.limits import Limits
 from visvm.service.store import signature_of
+
+pytestmark = pytest.mark.slow
 
 
 def test_questions_are_answered_by_the_old_model_until_the_new_one_is_on_disk(
