@@ -196,10 +196,14 @@ def _header_as_dict(header: Header) -> dict[str, Any]:
 
 def report_as_dict(report: SessionReport) -> dict[str, Any]:
     """Return a report as a model file has it; its site only where there is one."""
-    described: dict[str, Any] = _plain(asdict(report))
+    described: dict[str, Any] = _plain(asdict(report, dict_factory=_with_lists))
     if report.site is None:
         del described["site"]
     return described
+
+
+def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
 
 
 def _plain(value: Any) -> Any:
