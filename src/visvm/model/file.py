@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypedDict, cast
 import msgspec
 import numpy as np
 
-from visvm.errors import ModelFileError, VisvmError
+from visvm.errors import ModelFileError, VisvmError, shown
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
@@ -224,6 +224,12 @@ def read(path: Path, *, sums: bool = True) -> Model:
     """Read a model, checked; with `sums` False without them, which is enough for predicting."""
     with opened(path) as file:
         header = _checked(path, file.header)
+        if header.journal is not None:
+            raise ModelFileError(
+                f"{shown(path)} is the journal of a session that was cut off. "
+                "Run the same 'visvm learn' again to resume it.",
+                code="file-is-journal",
+            )
         tensors = file.tensors(lambda name: sums or not name.startswith(_SUMS))
     return _unpacked(path, header, tensors, sums=sums)
 
