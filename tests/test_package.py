@@ -29,10 +29,9 @@ def test_public_names():
 
 
 def test_the_core_imports_no_extra():
-    loaded = run(
-        "import sys, visvm; print(*[name for name in ('torch', 'onnxruntime', 'PIL', 'ray', 'fastapi') if name in sys.modules])"
-    )
-    assert loaded.split() == []
+    loaded = run("import sys, visvm; print(*sys.modules)").split()
+    assert "visvm" in loaded
+    assert not {"torch", "onnxruntime", "PIL", "ray", "fastapi", "sklearn"} & set(loaded)
 
 
 def test_the_package_is_a_program():

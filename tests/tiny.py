@@ -1,4 +1,4 @@
-"""A vision transformer in miniature, as an ONNX file made on the spot, and pictures it can tell apart."""
+"""A tiny vision transformer, as an ONNX file made on the spot, and pictures it can tell apart."""
 
 import io
 import json
@@ -89,18 +89,13 @@ def write_photos(folder: Path, classes=tuple(COLOURS)[:3], n=6, seed=0) -> Path:
 
 
 def pieces(name: str, n: int, seed: int) -> list[bytes]:
-    """Square pieces of one of scikit-learn's photographs, china.jpg and flower.jpg, as JPEG files."""
-    photo, generator, made = (
-        Image.fromarray(load_sample_image(name)),
-        np.random.default_rng(seed),
-        [],
-    )
+    """Square pieces of a photograph of scikit-learn's, china.jpg or flower.jpg, as JPEG files."""
+    photo, made = Image.fromarray(load_sample_image(name)), []
+    generator = np.random.default_rng(seed)
     for _ in range(n):
         side = int(generator.integers(230, 330))
-        left, top = (
-            int(generator.integers(120, 500 - side + 1)),
-            int(generator.integers(40, 400 - side + 1)),
-        )
+        left = int(generator.integers(120, 500 - side + 1))
+        top = int(generator.integers(40, 400 - side + 1))
         file = io.BytesIO()
         photo.crop((left, top, left + side, top + side)).save(file, "JPEG", quality=85)
         made.append(file.getvalue())

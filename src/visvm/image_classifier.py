@@ -254,7 +254,8 @@ class ImageClassifier(ImagePredictor):
             Of models, or of what ``SiteStatistics.save`` wrote.
         """
         whole = cls.load(model)
-        whole.model_ = changes.merged(whole._settled(), map(SiteStatistics.load, others))
+        sites = map(SiteStatistics.load, others)
+        whole.model_ = changes.merged(whole._settled(), sites, consume=True)
         return whole
 
     def unmerge(self, other: "ImageClassifier | SiteStatistics") -> Self:

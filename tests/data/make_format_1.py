@@ -1,7 +1,7 @@
-"""Makes format-1.visvm, a file of format 1 as the first version wrote it, and the encoder it was learned with.
+"""Makes format-1.visvm, a file of format 1 as the first version wrote it, and its encoder.
 
-Run once, from the project's folder: ``python -m tests.data.make_format_1 FOLDER``. The files are
-kept for ever: later versions must read them.
+Run once, by the first version, from the project's folder: ``python -m tests.data.make_format_1
+FOLDER``. The files are kept for ever: later versions must read them.
 """
 
 import sys
@@ -15,7 +15,7 @@ from visvm import ImageClassifier
 
 
 def write_shades(folder: Path, classes, steps) -> Path:
-    """Pictures without chance: the colour of the class, darker from left to right and with every step, and speckled."""
+    """Pictures without chance: the class's colour, darker to the right and by step, speckled."""
     rows, columns = np.indices((12, 16))
     for label in classes:
         (folder / label).mkdir(parents=True, exist_ok=True)

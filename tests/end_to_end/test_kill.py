@@ -1,4 +1,4 @@
-"""kill -9 at any moment of a session: the file is the model before it or the model after it, and learning goes on.
+"""kill -9 at any moment of a session: the file is the model before or after it, never another.
 
 One helper process imports everything and forks a child for every kill, so that none pays for the
 start of Python. Each child goes on from the file, session by session, and tells when it begins and
@@ -22,7 +22,8 @@ from tests import tiny
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.head.scatter import DenseScatter
-from visvm.model import container as model_file
+from visvm.model.container import locked
+from visvm.model.file import read
 
 KILLS, WIDTH = 50, 60
 
@@ -32,7 +33,7 @@ HELPER = """
 import io, os, sys, time
 from pathlib import Path
 from visvm import ImageClassifier
-from visvm.model import container as model_file
+from visvm.model.container import locked
 from visvm.encoders.loading import load_encoder
 import visvm.encoders.onnx, visvm.head.estimators
 
@@ -71,7 +72,7 @@ def learn_on():
     loaded = load_encoder(encoder)
     tell("ready")
     while True:
-        with model_file.locked(path):
+        with locked(path):
             model = ImageClassifier.load(path, encoder=loaded, cache=False)
             number = len(model.history_) + 1
             model.learn(folders[number % len(folders)])
@@ -227,7 +228,7 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, fold
             max(numbers(told, "end"), default=seen),
         )
         in_the_middle += begun > ended
-        model_file.read(path)  # every digest is checked
+        read(path)  # every digest is checked
         model = ImageClassifier.load(path, encoder=encoder, cache=False)
         number = len(model.history_)
         assert ended <= number <= max(begun, ended)
@@ -240,7 +241,7 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, fold
     assert seen > 6  # sessions did go on between the kills
     assert in_the_middle >= KILLS // 10  # and some were struck while they wrote
     assert isinstance(model.head_.statistics_.scatter, DenseScatter)
-    with model_file.locked(path, lambda: pytest.fail("a killed process still holds the lock")):
+    with locked(path, lambda: pytest.fail("a killed process still holds the lock")):
         model.learn(folders[0])
         model.save(path)
     assert len(ImageClassifier.load(path, encoder=encoder, cache=False).history_) == seen + 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visvm.errors import ImageError, InputError, VisvmError
+from tests.refusals import refused
+from visvm.errors import ImageError, InputError
 from visvm.learning.labelled import Labelled, read_labelled
 
 NFC, NFD = (unicodedata.normalize(form, "Bücher") for form in ("NFC", "NFD"))
@@ -19,13 +20,11 @@ def touch(path: Path) -> Path:
     return path
 
 
-def refusal(*arguments, kind=InputError) -> str:
+def refusal(code, *arguments, kind=InputError) -> str:
     """The one line with which these arguments are refused."""
-    with pytest.raises(kind) as caught:
+    with refused(code, kind) as caught:
         read_labelled(*arguments)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1, message
-    return message
+    return str(caught.value)
 
 
 def write_csv(folder: Path, content: str | bytes, name: str = "labels.csv") -> Path:
@@ -69,44 +68,44 @@ def test_names_in_both_unicode_forms_are_one_class(tmp_path):
 def test_an_empty_class_folder_is_named(tmp_path):
     touch(tmp_path / "cat/1.jpg")
     touch(tmp_path / "dog/notes.txt")
-    assert str(tmp_path / "dog") in refusal(tmp_path)
+    assert str(tmp_path / "dog") in refusal("class-empty", tmp_path)
 
 
 def test_loose_images_beside_the_classes_are_refused(tmp_path):
     touch(tmp_path / "cat/1.jpg")
     loose = touch(tmp_path / "2.jpg")
-    assert str(loose) in refusal(tmp_path)
+    assert str(loose) in refusal("image-outside-class", tmp_path)
 
 
 def test_a_folder_without_classes_is_refused(tmp_path):
-    assert "nothing" in refusal(tmp_path)
+    assert "nothing" in refusal("classes-missing", tmp_path)
     for number in range(3):
         touch(tmp_path / f"{number}.jpg")
-    assert "3 images and no sub-folder" in refusal(tmp_path)
+    assert "3 images" in refusal("classes-missing", tmp_path)
 
 
 def test_what_does_not_exist_or_is_neither_folder_nor_table_is_refused(tmp_path):
-    assert "does not exist" in refusal(tmp_path / "nowhere")
-    assert "does not exist" in refusal(tmp_path / ("x" * 300))
-    assert "neither" in refusal(touch(tmp_path / "photo.jpg"))
+    assert "nowhere" in refusal("images-missing", tmp_path / "nowhere")
+    assert "xxx" in refusal("images-missing", tmp_path / ("x" * 300))
+    assert "photo.jpg" in refusal("images-missing", touch(tmp_path / "photo.jpg"))
 
 
 def test_a_name_that_cannot_be_printed_is_refused_on_one_line(tmp_path):
     touch(tmp_path / "cat\nfood" / "1.jpg")
-    assert r"cat\nfood" in refusal(tmp_path)
+    assert r"cat\nfood" in refusal("label-unprintable", tmp_path)
 
 
 def test_an_empty_folder_whose_name_breaks_the_line_is_refused_on_one_line(tmp_path):
     (tmp_path / "cat\nfood").mkdir()
-    assert r"cat\nfood" in refusal(tmp_path)
-    assert "does not exist" in refusal(tmp_path / "no\nsuch")
+    assert r"cat\nfood" in refusal("class-empty", tmp_path)
+    assert r"no\nsuch" in refusal("images-missing", tmp_path / "no\nsuch")
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path):
     folder = os.fsencode(tmp_path) + b"/caf\xe9"
     os.mkdir(folder)
     Path(os.fsdecode(folder), "1.jpg").write_bytes(b"")
-    refusal(tmp_path).encode()
+    refusal("label-unprintable", tmp_path).encode()
 
 
 def test_a_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):
@@ -116,7 +115,7 @@ def test_a_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "iterdir", denied)
-    assert "Permission denied" in refusal(tmp_path, kind=VisvmError)
+    assert "Permission denied" in refusal("folder-unreadable", tmp_path)
 
 
 def test_a_class_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):
@@ -129,7 +128,9 @@ def test_a_class_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):
         return listing(path)
 
     monkeypatch.setattr(os, "scandir", denied)
-    assert "Permission denied" in refusal(tmp_path, kind=ImageError)
+    with pytest.raises(ImageError, match="Permission denied") as caught:
+        read_labelled(tmp_path)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 # Tables
@@ -173,31 +174,32 @@ def test_numbers_in_a_table_are_text(tmp_path):
 
 @pytest.mark.parametrize("row", ["a.jpg", "a.jpg,cat,3", "a.jpg,", ",cat", " , cat", '"a\nb"'])
 def test_a_bad_row_is_named(tmp_path, row):
-    assert "row 3" in refusal(write_csv(tmp_path, f"path,label\nb.jpg,dog\n{row}\n"))
+    table = write_csv(tmp_path, f"path,label\nb.jpg,dog\n{row}\n")
+    assert "Row 3" in refusal("table-row", table)
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "path,label\n", "\ufeff"])
 def test_a_table_without_rows_is_refused(tmp_path, content):
-    assert "none" in refusal(write_csv(tmp_path, content))
+    assert "labels.csv" in refusal("table-empty", write_csv(tmp_path, content))
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "code"),
     [
-        "a.jpg,cat\n".encode("utf-16"),
-        b"a.jpg,caf\xe9\n",
-        b"a.jpg," + b"x" * 200_000,
-        b'a.jpg,"x\ny"\n',
-        b"a\0b.jpg,cat\n",
+        ("a.jpg,cat\n".encode("utf-16"), "table-unreadable"),
+        (b"a.jpg,caf\xe9\n", "table-unreadable"),
+        (b"a.jpg," + b"x" * 200_000, "table-unreadable"),
+        (b'a.jpg,"x\ny"\n', "label-unprintable"),
+        (b"a\0b.jpg,cat\n", "table-row"),
     ],
     ids=["utf-16", "latin-1", "a huge field", "a label of two lines", "a path with a null"],
 )
-def test_a_table_that_is_none_is_refused(tmp_path, content):
-    assert "labels.csv" in refusal(write_csv(tmp_path, content))
+def test_a_table_that_is_none_is_refused(tmp_path, content, code):
+    assert "labels.csv" in refusal(code, write_csv(tmp_path, content))
 
 
 def test_a_missing_table_is_refused(tmp_path):
-    assert "labels.csv" in refusal(tmp_path / "labels.csv")
+    assert "labels.csv" in refusal("table-unreadable", tmp_path / "labels.csv")
 
 
 # Lists
@@ -229,32 +231,32 @@ def test_an_array_of_text_becomes_text():
 
 @pytest.mark.parametrize("label", ["", "  ", "a\nb", "a\tb", "\x1b[31m", "\udcff", "a\0"])
 def test_text_that_cannot_be_printed_is_refused(label):
-    message = refusal(["a.jpg"], [label])
+    message = refusal("label-unprintable", ["a.jpg"], [label])
     assert "a.jpg" in message
     message.encode()
 
 
 @pytest.mark.parametrize("label", [1.0, float("nan"), None, b"cat", ("cat",)], ids=str)
 def test_what_is_neither_text_nor_a_whole_number_is_refused(label):
-    assert "a.jpg" in refusal(["a.jpg"], [label])
+    assert "a.jpg" in refusal("label-kind", ["a.jpg"], [label])
 
 
 def test_text_and_numbers_together_are_refused():
-    assert "both" in refusal(["a.jpg", "b.jpg"], ["1", 1])
+    refusal("labels-mixed", ["a.jpg", "b.jpg"], ["1", 1])
 
 
 def test_labels_must_be_as_many_as_files():
-    assert "2 files and 1 labels" in refusal(["a.jpg", "b.jpg"], ["cat"])
-    assert "labels" in refusal(["a.jpg"])
+    assert "2 files and 1 labels" in refusal("labels-count", ["a.jpg", "b.jpg"], ["cat"])
+    refusal("labels-missing", ["a.jpg"])
 
 
 def test_one_text_is_not_a_list_of_labels():
-    assert "'cat'" in refusal(["a.jpg", "b.jpg", "c.jpg"], "cat")
+    assert "'cat'" in refusal("labels-not-a-list", ["a.jpg", "b.jpg", "c.jpg"], "cat")
 
 
 def test_labels_do_not_go_with_a_folder(tmp_path):
     touch(tmp_path / "cat/1.jpg")
-    assert "labels" in refusal(tmp_path, ["cat"])
+    assert str(tmp_path) in refusal("labels-without-list", tmp_path, ["cat"])
 
 
 def test_only_keeps_the_classes_asked_for():

@@ -1,4 +1,4 @@
-"""Sessions piece by piece: the same model whatever the pieces, samples of bounded size, journals."""
+"""Sessions piece by piece: the same model whatever the pieces, bounded samples, journals."""
 
 import os
 import signal
@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import tiny
+from tests.cli.test_main import refused as refused_line
+from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.errors import ImageError, InputError
@@ -21,13 +23,14 @@ from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.learning import local as learning
 from visvm.learning.local import LocalEngine
 from visvm.learning.work import stratified
-from visvm.model import file as model_file
+from visvm.model.container import part_of
+from visvm.model.file import read_header
 from visvm.model.journal import Journal
 
 FORMS = {"thin": (400, ThinScatter), "dense": (20, DenseScatter)}
 N = 12  # pictures of a class
 
-pytestmark = pytest.mark.filterwarnings("ignore:going on after")
+pytestmark = pytest.mark.filterwarnings("ignore:Resuming after")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +89,9 @@ def scores(model, place):
 def assert_same(model, other, place, tolerance=1e-9):
     assert (model.classes_, model.class_counts_) == (other.classes_, other.class_counts_)
     np.testing.assert_allclose(scores(model, place), scores(other, place), atol=tolerance, rtol=0)
-    np.testing.assert_allclose(model._calibration, other._calibration, rtol=1e-9)
+    np.testing.assert_allclose(
+        model.model_.calibration.likelihoods, other.model_.calibration.likelihoods, rtol=1e-9
+    )
     assert [entry["n_images"] for entry in model.history_] == [
         entry["n_images"] for entry in other.history_
     ]
@@ -100,7 +105,7 @@ def test_pieces_of_any_size_give_the_model_of_all_at_once(make, place, monkeypat
     whole = make()
     features = [whole.layer_features(files) for files in paths]
     labels = [np.array([path.parent.name for path in files]) for files in paths]
-    options = {"n_components": whole._options["n_components"], "ridge": 1.0, "layers": (1, 3)}
+    options = {"n_components": whole.head_.n_components, "ridge": 1.0, "layers": (1, 3)}
     head = VisClassifier(layer_dims=(tiny.WIDTH,) * 3, **options)
     for X, y in zip(features, labels, strict=True):
         head.partial_fit(X, y)
@@ -112,7 +117,7 @@ def test_pieces_of_any_size_give_the_model_of_all_at_once(make, place, monkeypat
         tests = sorted((place / "test").rglob("*.png"))
         np.testing.assert_allclose(
             model.scores(model.layer_features(tests)),
-            head._scores(model.layer_features(tests)),
+            head.decision_function(model.layer_features(tests)),
             atol=1e-9,
         )
 
@@ -120,11 +125,12 @@ def test_pieces_of_any_size_give_the_model_of_all_at_once(make, place, monkeypat
 def test_what_a_session_learns_is_not_added_to_the_sums_of_a_copy(make, place, small_pieces):
     model = make()
     model.learn(place / "base")
-    before, sums = scores(model, place), model.head_.statistics_
+    before, remembered = scores(model, place), model.model_
+    sums = remembered.head.statistics
     counts, trace = sums.class_counts.copy(), sums.scatter.trace()
     with pytest.raises(ZeroDivisionError):
         model.learn(place / "later", progress=lambda stage, done, total: 1 / (stage != "learning"))
-    assert model.head_.statistics_ is sums
+    assert model.model_ is remembered
     np.testing.assert_array_equal(sums.class_counts, counts)
     assert sums.scatter.trace() == trace
     np.testing.assert_array_equal(scores(model, place), before)
@@ -139,7 +145,7 @@ def test_labels_of_another_kind_are_refused_before_anything_is_encoded(make, pla
     model = make()
     model.learn(place / "base")
     before = encoder.n_images
-    with pytest.raises(InputError, match="labels must be of one kind"):
+    with pytest.raises(InputError, match=r"strings.*numbers"):
         model.learn(sorted((place / "later").rglob("*.png")), list(range(2 * N)))
     assert encoder.n_images == before
 
@@ -156,10 +162,10 @@ def test_a_large_base_session_is_settled_on_a_sample_and_learned_whole(make, pla
     chosen = np.array(stratified(labels.tolist(), 18, seed=0))
     head = VisClassifier((tiny.WIDTH,) * 3, n_components=model.head_.n_components)
     features = model.layer_features(paths)
-    head.settle(features[chosen], labels[chosen]).accumulate(features, labels).solve()
+    head.settle(features[chosen], labels[chosen]).partial_fit(features, labels)
     assert (model.head_.ridge_, model.head_.layers_) == (head.ridge_, head.layers_)
     tests = model.layer_features(sorted((place / "test").rglob("*.png")))
-    np.testing.assert_allclose(model.scores(tests), head._scores(tests), atol=1e-9)
+    np.testing.assert_allclose(model.scores(tests), head.decision_function(tests), atol=1e-9)
 
 
 def test_a_sample_without_a_readable_image_is_told(make, place, tmp_path, small_pieces):
@@ -167,17 +173,16 @@ def test_a_sample_without_a_readable_image_is_told(make, place, tmp_path, small_
     labels = [path.parent.name for path in paths]
     for number in stratified(labels, 15, seed=0):
         paths[number].write_text("no picture")
-    with pytest.raises(ImageError, match="none of the sample is"):
+    with refused("sample-unreadable", ImageError):
         make(max_base_images=15).learn(paths, labels, skip_unreadable=True)
-    with pytest.raises(ImageError, match=r"15 cannot be read: .*\.png"):
+    with refused("images-unreadable", ImageError) as caught:
         make(max_base_images=15).learn(paths, labels)
+    assert str(caught.value).count(".png") == 15
 
 
 @pytest.mark.parametrize("most", [0, -1, 2.5, "x"])
 def test_a_limit_that_is_none_is_refused(make, place, encoder, most):
-    with pytest.raises(
-        InputError, match="'max_base_images' parameter of ImageClassifier must be a whole number"
-    ):
+    with refused("parameter-max-base-images", InputError):
         make(max_base_images=most).learn(place / "base")
     assert encoder.n_images == 0
 
@@ -188,13 +193,13 @@ def test_a_base_session_within_the_limit_says_nothing_of_a_sample(make, place):
     assert model.learn(place / "later").settled_on is None
 
 
-def test_three_steps_are_one_fit(stream):
+def test_settling_and_two_sessions_are_one_fit(stream):
     X, y = stream
     whole, stepwise = (VisClassifier((3, 3), n_components=50) for _ in range(2))
     whole.fit(X, y)
     stepwise.settle(X, y)
     assert len(stepwise.classes_) == 0
-    stepwise.accumulate(X[:50], y[:50]).accumulate(X[50:], y[50:]).solve()
+    stepwise.partial_fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
     assert (whole.ridge_, whole.layers_) == (stepwise.ridge_, stepwise.layers_)
     np.testing.assert_allclose(stepwise._scores(X), whole._scores(X), atol=1e-9)
 
@@ -298,8 +303,8 @@ def test_what_a_base_session_settled_is_in_the_journal(make, place, encoder, tmp
         )
     before = encoder.n_images
     with Journal(tmp_path / "m", every=0) as journal:
-        model_file.part_of(journal.path).write_bytes(b"what a kill left")
-        with pytest.warns(UserWarning, match=f"going on after {3 * N} of {3 * N} images"):
+        part_of(journal.path).write_bytes(b"what a kill left")
+        with pytest.warns(UserWarning, match=f"Resuming after {3 * N} of {3 * N} images"):
             model.learn(place / "base", engine=LocalEngine(journal))
     assert encoder.n_images == before
     assert_same(model, undisturbed, place)
@@ -344,10 +349,11 @@ def test_a_refused_session_leaves_no_journal(make, place, tmp_path, small_pieces
     model = make()
     model.learn(place / "base")
     with (
-        pytest.raises(ImageError, match=r"1 cannot be read.*z\.png"),
+        refused("images-unreadable", ImageError) as caught,
         Journal(tmp_path / "m", every=0) as journal,
     ):
         model.learn(folder, engine=LocalEngine(journal))
+    assert "z.png" in str(caught.value)
     assert not journal.path.exists()
 
 
@@ -393,7 +399,7 @@ def test_a_journal_that_cannot_be_written_is_told_once_and_the_session_goes_on(
     make, place, tmp_path, small_pieces
 ):
     model = make(max_base_images=10)
-    with pytest.warns(UserWarning, match="goes on without a journal") as told:
+    with pytest.warns(UserWarning, match="without a journal") as told:
         model.learn(
             place / "base", engine=LocalEngine(Journal(tmp_path / "missing" / "m", every=0))
         )
@@ -403,9 +409,7 @@ def test_a_journal_that_cannot_be_written_is_told_once_and_the_session_goes_on(
 
 @pytest.mark.parametrize("engine", ["local", 0, LocalEngine])
 def test_an_engine_is_one(make, place, engine):
-    with pytest.raises(
-        InputError, match=r"engine must be a LocalEngine\(\) or a RayEngine\(\); got"
-    ):
+    with refused("engine-kind", InputError):
         make().learn(place / "base", engine=engine)
 
 
@@ -430,11 +434,8 @@ def test_contents_have_no_journal(make, place, tmp_path, small_pieces):
 @pytest.mark.parametrize("text", ["soon", "-1", "nan"])
 def test_seconds_that_are_none_are_refused_in_one_line(visvm, place, tmp_path, monkeypatch, text):
     monkeypatch.setenv("VISVM_JOURNAL_SECONDS", text)
-    code, _, told = visvm(
-        "learn", tmp_path / "m.visvm", place / "base", "--encoder", place / "tiny.onnx"
-    )
-    assert (code, len(told.splitlines())) == (2, 1)
-    assert "VISVM_JOURNAL_SECONDS must be a number of seconds" in told
+    outcome = visvm("learn", tmp_path / "m.visvm", place / "base", "--encoder", place / "tiny.onnx")
+    refused_line(outcome, "VISVM_JOURNAL_SECONDS", code="journal-seconds")
 
 
 LEARN = """
@@ -506,4 +507,4 @@ def test_after_kill_9_the_same_command_goes_on_and_gives_the_same_model(place, t
 
 def _done(journal: Path) -> int:
     """How many files a journal speaks for; 0 where there is none."""
-    return int(model_file.read_header(journal)["journal"]["done"]) if journal.exists() else 0
+    return read_header(journal).journal.done if journal.exists() else 0

@@ -1,6 +1,5 @@
 """One file holds a model: what goes in comes out, and nothing else is taken for a model."""
 
-import hashlib
 import json
 import os
 import pickle
@@ -20,6 +19,7 @@ from safetensors.numpy import save_file
 
 from tests import tiny
 from tests.data.make_format_1 import write_shades
+from tests.model.raw import contents, metadata, rewrite, same_contents
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
@@ -87,38 +87,6 @@ def refusal(load):
         return str(caught.value)
 
     return told
-
-
-def contents(path):
-    """The header and the tensors of a file, read by the safetensors package alone."""
-    with safe_open(path, framework="numpy") as file:
-        header = json.loads(file.metadata()["visvm"])
-        return header, {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
-
-
-def same_contents(one, other):
-    (header, tensors), (other_header, other_tensors) = one, other
-    return (
-        header == other_header
-        and set(tensors) == set(other_tensors)
-        and all(np.array_equal(tensors[name], other_tensors[name]) for name in tensors)
-    )
-
-
-def rewrite(path, change=lambda header, tensors: None, digests=True):
-    """Change a model file as one who knows the format could, digests and all."""
-    header, tensors = contents(path)
-    result = change(header, tensors)
-    header = header if result is None else result
-    if digests and isinstance(header, dict) and isinstance(header.get("tensors"), dict):
-        header["tensors"] = {
-            name: hashlib.sha256(np.ascontiguousarray(value).data).hexdigest()
-            for name, value in tensors.items()
-        }
-    text = json.dumps(header)
-    save_file(
-        tensors, path, metadata={"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    )
 
 
 # What goes in comes out
@@ -273,8 +241,7 @@ def test_a_new_file_may_be_read_by_those_whom_the_system_lets(model, tmp_path):
 def test_the_file_is_one_that_safetensors_would_write(path, tmp_path):
     header, tensors = contents(path)
     with safe_open(path, framework="numpy") as file:
-        metadata = file.metadata()
-    save_file(tensors, tmp_path / "theirs.visvm", metadata=metadata)
+        save_file(tensors, tmp_path / "theirs.visvm", metadata=file.metadata())
     assert same_contents(contents(tmp_path / "theirs.visvm"), (header, tensors))
     assert model_file.read(tmp_path / "theirs.visvm").counts == model_file.read(path).counts
     start = int.from_bytes(path.read_bytes()[:8], "little") + 8
@@ -589,10 +556,7 @@ def test_a_header_that_is_none_is_refused(path, refusal, header):
         return header
 
     if header is None:
-        text = "null"
-        save_file(
-            {}, path, metadata={"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-        )
+        save_file({}, path, metadata=metadata("null"))
     else:
         rewrite(path, change)
     refusal(path)
@@ -600,11 +564,7 @@ def test_a_header_that_is_none_is_refused(path, refusal, header):
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000], ids=["nothing", "half", "deep"])
 def test_a_header_that_is_no_json_is_refused(path, refusal, text):
-    save_file(
-        {"a": np.zeros(1)},
-        path,
-        metadata={"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()},
-    )
+    save_file({"a": np.zeros(1)}, path, metadata=metadata(text))
     refusal(path)
 
 

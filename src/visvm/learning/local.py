@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +180,7 @@ def _key(work: Work) -> str | None:
     def add(*values: object) -> None:
         digest.update(json.dumps(values, default=str).encode())
 
-    options = work.options.parameters
+    options = asdict(work.options)
     add(work.encoder.digest, work.transform.key, work.skip_unreadable, work.sample, options)
     if work.start is not None:
         head, lift = work.start, work.start.settled.lift

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from visvm import errors
 from visvm.errors import InputError, VisvmError
 from visvm.head.head import Head
 from visvm.head.settle import Settled
@@ -151,13 +150,9 @@ def _sentence(error: BaseException) -> VisvmError:
     if isinstance(cause, VisvmError):
         return cause
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    lines = lines or [type(error).__name__]
-    # of an actor that could not start, all there is
-    if said := re.fullmatch(r"visvm\.errors\.(\w+): (.*)", lines[-1]):
-        kind: type[VisvmError] = getattr(errors, said[1])
-        return kind(said[2])
+    said = lines[-1] if lines else type(error).__name__
     return VisvmError(
-        f"Learning on Ray failed ({lines[-1]}); the model is unchanged. Try again, or without Ray.",
+        f"Learning on Ray failed ({said}); the model is unchanged. Try again, or without Ray.",
         code="ray-failed",
     )
 

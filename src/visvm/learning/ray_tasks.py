@@ -9,12 +9,14 @@ what Ray does again after a worker was lost counts once.
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from visvm.encoders.cache import opened_cache
+from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import ReadImage, Unreadable, encode_images, read_image
@@ -180,13 +182,19 @@ class _Encode:
     """An actor with the encoder: decoded images → layer features."""
 
     def __init__(self, name: str, reading: Reading, leader: "ray.actor.ActorHandle") -> None:
-        self._encoder, self._reading, self._leader = load_encoder(name), reading, leader
-        if self._encoder.digest != reading.weights_digest:
+        self._name, self._reading, self._leader = name, reading, leader
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        # Not in the constructor: of an error there, Ray passes on the words and not the error.
+        encoder, wanted = load_encoder(self._name), self._reading.weights_digest
+        if encoder.digest != wanted:
             raise EncoderError(
-                f"The weights of {name} are {self._encoder.digest[:12]} on one machine and "
-                f"{reading.weights_digest[:12]} on another. Install the same on all.",
+                f"The weights of {self._name} are {encoder.digest[:12]} on one machine and "
+                f"{wanted[:12]} on another. Install the same on all.",
                 code="encoder-differs",
             )
+        return encoder
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Encode what was decoded."""

@@ -71,7 +71,7 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
 # Sums of others
 
 
-def merged(model: Model, others: Iterable[SiteStatistics]) -> Model:
+def merged(model: Model, others: Iterable[SiteStatistics], *, consume: bool = False) -> Model:
     """Return the model that has learned what others have, too; their order does not matter.
 
     Parameters
@@ -79,16 +79,19 @@ def merged(model: Model, others: Iterable[SiteStatistics]) -> Model:
     model : Model
     others : iterable of SiteStatistics
         One is held at a time.
+    consume : bool, default=False
+        Add to the sums of `model` itself, which is of no use afterwards: a matrix less in memory.
     """
     require_sums(model, "merge")
     own = {SiteStatistics(model).site} if model.counts else set()
     grown = replace(model, site=model.site if own else None)
-    sums = model.head.statistics.copy()
+    sums = model.head.statistics if consume else model.head.statistics.copy()
     for other in others:
         try:
             grown = _with_sums_of(grown, sums, other, own)
         except IncompatibleModelError as error:
             raise IncompatibleModelError(f"{other.named}{error}", code=error.code) from error
+        del other  # before the next one is read
     return replace(grown, head=Head.of(model.head.settled, sums).solved())
 
 

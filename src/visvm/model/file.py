@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypedDict, cast
 import msgspec
 import numpy as np
 
-from visvm.errors import ModelFileError, VisvmError
+from visvm.errors import ModelFileError, VisvmError, shown
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
@@ -196,10 +196,14 @@ def _header_as_dict(header: Header) -> dict[str, Any]:
 
 def report_as_dict(report: SessionReport) -> dict[str, Any]:
     """Return a report as a model file has it; its site only where there is one."""
-    described: dict[str, Any] = _plain(asdict(report))
+    described: dict[str, Any] = _plain(asdict(report, dict_factory=_with_lists))
     if report.site is None:
         del described["site"]
     return described
+
+
+def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
 
 
 def _plain(value: Any) -> Any:
@@ -220,6 +224,12 @@ def read(path: Path, *, sums: bool = True) -> Model:
     """Read a model, checked; with `sums` False without them, which is enough for predicting."""
     with opened(path) as file:
         header = _checked(path, file.header)
+        if header.journal is not None:
+            raise ModelFileError(
+                f"{shown(path)} is the journal of a session that was cut off. "
+                "Run the same 'visvm learn' again to resume it.",
+                code="file-is-journal",
+            )
         tensors = file.tensors(lambda name: sums or not name.startswith(_SUMS))
     return _unpacked(path, header, tensors, sums=sums)
 

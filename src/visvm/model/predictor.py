@@ -205,11 +205,13 @@ class ImagePredictor:
         # here, as scikit-learn takes longer to import than to predict with
         from visvm.head.estimators import VisClassifier
 
-        if self.model_ is not None and self.model_.sums_on_disk:
+        if self.model_ is None:
+            return VisClassifier.of(self._options, None)
+        if self.model_.sums_on_disk:
             raise ModelFileError(
                 "This model was loaded for predicting only. Load it whole.", code="sums-missing"
             )
-        return VisClassifier.of(self._options, None if self.model_ is None else self.model_.head)
+        return VisClassifier.of(self.model_.head.settled.options, self.model_.head)
 
     # The encoder
 
