@@ -27,7 +27,10 @@ from visvm.model.file import read
 
 KILLS, WIDTH = 50, 60
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.kill,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+]
 
 HELPER = """
 import io, os, sys, time

@@ -26,7 +26,7 @@ from visvm.learning.ray_tasks import Leader, Part, Plan, _add, _objects, _settle
 from visvm.learning.work import Work
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.filterwarnings(r"ignore::Warning:ray\.")
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings(r"ignore::Warning:ray\.")]
 
 FORMS = {"thin": (400, ThinScatter), "dense": (20, DenseScatter)}
 
