@@ -144,12 +144,13 @@ def _portable(cache: Any) -> bool | Path:
 
 def _sentence(error: BaseException) -> VisvmError:
     """Return one line for what went wrong on the cluster."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, VisvmError):
-        cause = getattr(cause, "cause", None) or cause.__cause__
+    # Ray raises a type of its own, which is an error of ours as well, but not the one with its code
+    cause = getattr(error, "cause", None)
     if isinstance(cause, VisvmError):
         return cause
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # what Ray itself has to say comes after the error
+    named = re.findall(r"^(?!ray\.)[\w.]+(?:Error|Exception): .*$", str(error), re.MULTILINE)
+    lines = named or [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     return VisvmError(
         f"Learning on Ray failed ({said}); the model is unchanged. Try again, or without Ray.",
