@@ -32,30 +32,23 @@ from visvm.progress import Progress
 def learn_session(
     model: Model | None,
     work: Work,
-    encoder: EncoderId,
     *,
     test: Labelled | None,
     engine: Engine | None,
     progress: Progress,
 ) -> tuple[Model, SessionReport]:
-    """Learn one session.
+    """Learn one session; return the model after it, and its report.
 
     Parameters
     ----------
     model : Model or None
         Before the session; None before the first one.
     work : Work
-    encoder : EncoderId
     test : Labelled or None
         Images to test with after the session; those of classes not yet known are left out.
     engine : Engine or None
         None learns in this process.
     progress : callable
-
-    Returns
-    -------
-    model, report
-        After the session.
     """
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
     if model is not None:
@@ -69,7 +62,7 @@ def learn_session(
     progress("learning", 0, 1)
     head = head.solved()
     progress("learning", 1, 1)
-    before = Model(encoder, Head.blank(head.settled)) if model is None else model
+    before = _unlearned(work, head) if model is None else model
     calibration = _calibrated(before, head, work, learned, progress)
     clock.lap("learn")
     report = _report(work, learned, head, known, len(before.sessions) + 1)
@@ -83,6 +76,12 @@ def learn_session(
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
     return changes.learned(before, head, calibration, report), report
+
+
+def _unlearned(work: Work, head: Head) -> Model:
+    """Return the model before its first session, with what that has settled."""
+    encoder = EncoderId(work.encoder.name, work.encoder.digest, work.transform.kind)
+    return Model(encoder, Head.blank(head.settled))
 
 
 def _tested(
