@@ -1,14 +1,18 @@
 """A session of many images: memory over their number, and Ray beside one process.
 
-    python benchmarks/learn.py memory --data FOLDER       peak memory over N, with a figure;
-    features are cached python benchmarks/learn.py ray --data FOLDER          10 000 images on a
-    local Ray with 2 workers, beside one process
+    python benchmarks/learn.py memory --data FOLDER
+    python benchmarks/learn.py ray --data FOLDER
 
-FOLDER holds CIFAR-100 (``visvm doctor data``). Both measure the command ``visvm learn`` in
-processes of its own. *memory* beside that learns from all features of the session at once, as an
-array. *ray* encodes every image anew on both sides; it watches the processes that Ray begins, and
-compares the scores of both models on test images. Prints tables and writes them to LEARN.md beside
-this file.
+FOLDER holds CIFAR-100 (``visvm doctor data``). Both measure the command ``visvm learn``, each run
+in a process of its own.
+
+*memory*: peak memory over N, with a figure; features are cached. Beside it, learning from all
+features of the session at once, as an array.
+
+*ray*: 10 000 images on a local Ray with 2 workers, beside one process. Both encode every image
+anew. Watches the processes that Ray starts, and compares the scores of both models on test images.
+
+Prints tables, and writes them to LEARN.md beside this file.
 """
 
 import argparse
@@ -52,7 +56,7 @@ print(json.dumps({"peak_memory": peak_bytes()}))
 def write_images(
     images: ImageData, folder: Path, begin: int, n: int, *, test: bool = False
 ) -> Path:
-    """A folder with one sub-folder per class: `n` images of a data set, as many of every class, from its `begin`-th image on."""
+    """Write `n` images, as many of every class, from its `begin`-th on; a sub-folder per class."""
     labelled = images.test if test else images.train
     per_class = n // len(images.classes)
     for target, name in enumerate(images.classes):
@@ -63,7 +67,7 @@ def write_images(
 
 
 def run(*command: str | Path, watch: Watching | None = None) -> tuple[dict[str, object], float]:
-    """What a command prints as JSON, and the seconds it took."""
+    """Return what a command prints as JSON, and the seconds it took."""
     begin = time.perf_counter()
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
     while watch is not None and process.poll() is None:
@@ -78,7 +82,7 @@ def run(*command: str | Path, watch: Watching | None = None) -> tuple[dict[str, 
 def visvm_learn(
     model: Path, folder: Path, *options: str | Path, watch: Watching | None = None
 ) -> tuple[dict[str, object], float]:
-    """The report of ``visvm learn``, and the seconds it took in all."""
+    """Return the report of ``visvm learn``, and the seconds it took in all."""
     return run(
         sys.executable,
         "-m",
@@ -97,7 +101,7 @@ def visvm_learn(
 
 
 def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
-    """Peak memory of sessions of more and more images, learned as they come and from all features at once."""
+    """Measure peak memory of larger and larger sessions, as they come and all at once."""
     base = write_images(images, place / "base", 0, BASE)
     model = place / "base.visvm"
     options = (
@@ -122,8 +126,12 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
         print(*rows[-1], flush=True)
     draw(rows, HERE / "learn-memory.png")
     lines = [
-        f"A session of N images of CIFAR-100 after a base session of {BASE}: `{given.encoder}`, D = {given.components:,};",
-        "features come from the cache. *At once*: all features of the session as one array, then `partial_fit`.",
+        (
+            f"A session of N images of CIFAR-100 after a base session of {BASE}: `{given.encoder}`, "
+            f"D = {given.components:,};\n"
+            "features come from the cache. *At once*: all features of the session as one array, then "
+            "`partial_fit`."
+        ),
         "",
         "![peak memory over the number of images](learn-memory.png)",
         "",
@@ -137,7 +145,7 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
 
 
 def draw(rows: list[tuple[int, float, float, float]], path: Path) -> None:
-    """Peak memory over N, both ways."""
+    """Draw peak memory over N, both ways."""
     from matplotlib.figure import Figure
 
     from visvm.cli.figures import OURS, THEIRS
@@ -218,7 +226,7 @@ class Watch:
 
 
 def _short(title: str) -> str:
-    """What a process of Ray does, by its title."""
+    """Return what a process of Ray does, by its title."""
     if title.startswith("ray::"):
         return f"Ray worker, {title.removeprefix('ray::').split('(')[-1].rstrip(')')}".replace(
             "IDLE", "idle"
@@ -230,7 +238,7 @@ def _short(title: str) -> str:
 
 
 def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
-    """The same session in one process and on a local Ray."""
+    """Measure the same session in one process and on a local Ray."""
     folder = write_images(images, place / "train", 0, given.images)
     test = sorted(write_images(images, place / "test", 0, 2_000, test=True).rglob("*.bmp"))
     options = (
@@ -256,9 +264,14 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
     scores = [model.scores(features) for model in models]
     other = int((scores[0].argmax(axis=1) != scores[1].argmax(axis=1)).sum())
     apart = float(np.abs(scores[0] - scores[1]).max())
+    alone = human_bytes(float(str(one["peak_memory"])))
     lines = [
-        f"{given.images:,} images of CIFAR-100, one session, `{given.encoder}`, D = {given.components:,}, every image",
-        f"encoded. Ray has {given.actors} encoders, on the {os.cpu_count()} cores that the one process has, too.",
+        (
+            f"{given.images:,} images of CIFAR-100, one session, `{given.encoder}`, "
+            f"D = {given.components:,}, every image\n"
+            f"encoded. Ray has {given.actors} encoders, on the {os.cpu_count()} cores that the one "
+            "process has, too."
+        ),
         "",
         "| | one process | Ray |",
         "|---|---:|---:|",
@@ -266,9 +279,12 @@ def ray(images: ImageData, place: Path, given: argparse.Namespace) -> list[str]:
         f"| Ray, as a multiple of one process | | {ray_seconds / one_seconds:.2f} |",
         f"| other answers on {len(test):,} test images | | {other} |",
         f"| largest difference of a score | | {apart:.1e} |",
-        f"| peak memory of the process (Ray: of its driver) | {human_bytes(float(str(one['peak_memory'])))} | {_driver(watch)} |",
+        f"| peak memory of the process (Ray: of its driver) | {alone} | {_driver(watch)} |",
         "",
-        "Peak memory of every process, largest first; *own* is without what is shared with the object store:",
+        (
+            "Peak memory of every process, largest first; *own* is without what is shared with the "
+            "object store:"
+        ),
         "",
         "| process | peak | own |",
         "|---|---:|---:|",
@@ -304,11 +320,15 @@ def main() -> None:
         lines = {"memory": memory, "ray": ray}[given.what](images, Path(folder), given)
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     versions = f"{machine}, ONNX Runtime {onnxruntime.__version__}"
-    command = f"python benchmarks/learn.py {given.what} --images {given.images} --components {given.components}"
+    options = f"--images {given.images} --components {given.components}"
+    command = f"python benchmarks/learn.py {given.what} {options}"
     section = "\n".join([f"## {given.what}", "", *lines, "", f"{versions}; `{command}`.", ""])
     print(section)
     page = HERE / "LEARN.md"
-    title = "# Sessions of many images\n\nWritten by `python benchmarks/learn.py`; see its docstring for what is measured.\n"
+    title = (
+        "# Sessions of many images\n\n"
+        "Written by `python benchmarks/learn.py`; see its docstring for what is measured.\n"
+    )
     parts = page.read_text().split("\n## ")[1:] if page.exists() else []
     kept = {part.split("\n")[0]: f"## {part.rstrip()}\n" for part in parts} | {given.what: section}
     page.write_text("\n".join([title, *(kept[name] for name in ("memory", "ray") if name in kept)]))

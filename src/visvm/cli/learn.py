@@ -144,7 +144,8 @@ def _check_statistics_only(model: Path, output: Path | None, test: str | None, f
     if output is None:
         if force:
             raise InputError(
-                "--force was given without --statistics-only. Leave it out: a model learns on.",
+                "--force was given without --statistics-only. Leave it out: learning replaces "
+                "no model.",
                 code="option-without-statistics",
             )
         return

@@ -20,9 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.progress import (
-    Progress as Bars,
-)
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
@@ -30,17 +28,17 @@ from visvm.progress import Progress, silent
 
 
 def out() -> Console:
-    """Standard output; colours only on a terminal."""
+    """Return standard output; colours only on a terminal."""
     return Console(highlight=False, soft_wrap=True)
 
 
 def err() -> Console:
-    """Standard error; colours only on a terminal."""
+    """Return standard error; colours only on a terminal."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
-    """Tell something on standard error."""
+    """Write a note to standard error."""
     err().print(message, markup=False, style="yellow")
 
 
@@ -51,7 +49,7 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Data classes and tuples as JSON has them."""
+    """Return data classes and tuples as JSON has them."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
@@ -68,7 +66,7 @@ def table(
     *,
     right: Sequence[str] = (),
 ) -> Table:
-    """A table for people; the columns named in `right` are aligned there."""
+    """Return a table for people; the columns named in `right` are aligned there."""
     result = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         result.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -78,7 +76,7 @@ def table(
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage, or a dash."""
+    """Return a share as a percentage, or a dash."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
@@ -86,7 +84,7 @@ class _Rate(ProgressColumn):
     """Steps a second, or bytes."""
 
     def render(self, task: Task) -> Text:
-        """The rate of a task."""
+        """Return the rate of a task."""
         if not task.speed:
             return Text("")
         if task.fields["bytes"]:
@@ -98,7 +96,7 @@ class _Count(MofNCompleteColumn):
     """How many of how many, or megabytes of megabytes."""
 
     def render(self, task: Task) -> Text:
-        """The count of a task."""
+        """Return the count of a task."""
         if task.fields["bytes"]:
             return Text(
                 f"{task.completed / 1e6:.0f}/{(task.total or 0) / 1e6:.0f} MB",

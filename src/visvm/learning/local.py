@@ -195,7 +195,7 @@ def _key(work: Work) -> str | None:
 
 
 def _version(source: Path | RemoteFile) -> str:
-    """Return what changes when a file does: its size and time; nothing if it is not there."""
+    """Return what changes when a file does: its size and time; nothing if it is gone."""
     if isinstance(source, RemoteFile):
         return source.version
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visvm.errors import InputError, VisvmError
+from visvm.head.checks import is_count, require
 from visvm.head.head import Head
 from visvm.head.settle import Settled
 from visvm.learning.ray_tasks import Leader, Part, Plan, Reading
@@ -56,11 +57,7 @@ class RayEngine:
         self.images_per_sum = images_per_sum
         for name in ("actors", "batch_size", "images_per_sum"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(
-                    f"The {name!r} parameter of RayEngine must be at least 1. Got {value} instead.",
-                    code=f"parameter-{name.replace('_', '-')}",
-                )
+            require(value is None or is_count(value), self, name, "a whole number of at least 1")
 
     def learn(self, work: Work, progress: Progress) -> Learned:
         """Learn a session, as ``Engine`` says."""
@@ -138,7 +135,7 @@ class RayEngine:
 
 
 def _portable(cache: Any) -> bool | Path:
-    """Return where features are kept, as another process can be told."""
+    """Return where features are kept, in a form that can be sent to another process."""
     return cache if isinstance(cache, (bool, Path)) else cache.path
 
 
