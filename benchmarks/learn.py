@@ -127,10 +127,10 @@ def memory(images: ImageData, place: Path, given: argparse.Namespace) -> list[st
     draw(rows, HERE / "learn-memory.png")
     lines = [
         (
-            f"A session of N images of CIFAR-100 after a base session of {BASE}: `{given.encoder}`, "
-            f"D = {given.components:,};\n"
-            "features come from the cache. *At once*: all features of the session as one array, then "
-            "`partial_fit`."
+            f"A session of N images of CIFAR-100 after a base session of {BASE}: "
+            f"`{given.encoder}`, D = {given.components:,};\n"
+            "features come from the cache. *At once*: all features of the session as one array, "
+            "then `partial_fit`."
         ),
         "",
         "![peak memory over the number of images](learn-memory.png)",
