@@ -500,7 +500,7 @@ def test_top_says_how_many_classes_to_name(based, place):
         (each,) = based.predict(str(path), top=top)
         assert each.top == whole.top[:top]
     for top in (0, -1):
-        with refused("top-range", InputError) as caught:
+        with refused("parameter-top", InputError) as caught:
             based.predict(path, top=top)
         assert str(top) in str(caught.value)
 

@@ -29,7 +29,6 @@ from visvm.model.labels import Label, check_label, some_of
 from visvm.model.predictor import ImagePredictor
 from visvm.model.results import Evaluation, SessionReport, evaluate_labels
 from visvm.model.sites import SiteStatistics
-from visvm.model.state import EncoderId
 from visvm.progress import Progress, silent
 
 
@@ -141,7 +140,6 @@ class ImageClassifier(ImagePredictor):
         self.model_, report = learn_session(
             self.model_,
             self._work(given, skip_unreadable),
-            EncoderId(self.encoder_name, self.load_encoder().digest, self.transform),
             test=tests,
             engine=engine,
             progress=progress,

@@ -186,7 +186,7 @@ NEW_TINY = [*NEW, "--encoder", "tiny.onnx"]
         ([*NEW_TINY, "--components", "0"], "parameter-n-components", ["n_components"]),
         ([*NEW_TINY, "--test", "nowhere"], "images-missing", ["nowhere"]),
         (["predict", "nothing.visvm", "photos"], "file-missing", ["nothing.visvm"]),
-        (["predict", "m.visvm", "*.nothing"], "images-empty", ["*.nothing"]),
+        (["predict", "m.visvm", "*.nothing"], "images-missing", ["*.nothing"]),
         (["predict", "m.visvm", "photos", "--top", "0"], "usage", ["--top"]),
         (["evaluate", "m.visvm", "photos", "--plot", "x.docx"], None, [".png"]),
         (["info", "tiny.onnx"], "file-foreign", ["tiny.onnx"]),

@@ -17,7 +17,7 @@ from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import ReadImage
-from visvm.errors import EncoderError, ImageError, InputError, VisvmError
+from visvm.errors import EncoderError, ImageError, InputError, MemoryLimitError, VisvmError
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.settle import HeadOptions
 from visvm.learning.labelled import Labelled
@@ -213,7 +213,8 @@ def test_empty_partitions_and_partitions_without_a_readable_image_add_nothing(cl
     total = _add({"part": _objects(parts)})["part"][0]
     assert total.statistics is None
     assert {place: each.reason for place, each in total.unreadable.items()} == {4: "broken"}
-    assert _settle(spoiled, model.model_.head.settled.options)["settled"][0][0] is None
+    options = model.model_.head.settled.options
+    assert _settle(spoiled, options, leader=None)["settled"][0][0] is None
     whole = Part(model.model_.head.statistics.copy(), {})
     whole.add(total)
     assert whole.statistics.n_samples == 90
@@ -400,6 +401,18 @@ def test_another_encoder_on_a_worker_is_refused_in_one_line(cluster, place, tmp_
     with refused("encoder-differs", EncoderError):
         model.learn(place / "later", engine=RayEngine(actors=1))
     assert sum(model.class_counts_) == 90
+
+
+def test_an_error_of_ours_keeps_its_code_wherever_it_happens(cluster, place, tmp_path):
+    with pytest.raises(MemoryLimitError):  # where the base session settles
+        make(place, memory_limit=1000).learn(place / "base", engine=RayEngine(actors=1))
+    (tmp_path / "folder").mkdir()
+    model, wanted = make(place, cache=tmp_path / "folder"), []
+    for engine in (None, RayEngine(actors=1)):  # where images are read
+        with pytest.raises(VisvmError) as caught:
+            model.learn(place / "base", engine=engine)
+        wanted.append((type(caught.value), caught.value.code, str(caught.value)))
+    assert wanted[0] == wanted[1]
 
 
 def test_the_command_line_learns_on_ray(cluster, place, tmp_path, visvm):

@@ -81,7 +81,10 @@ def _expand(images: list[str]) -> list[Path]:
             matches = map(Path, glob.glob(str(path), recursive=True))
             found = sorted(match for match in matches if match.is_file())
         if not found:
-            raise InputError(f"There are no images at {given}.", code="images-empty")
+            raise InputError(
+                f"There are no images at {given}. Correct the path or the pattern.",
+                code="images-missing",
+            )
         paths += found
     return paths
 

@@ -27,6 +27,8 @@ from visvm.errors import InputError, ModelFileError
 if TYPE_CHECKING:
     from visvm.learning.work import Engine
     from visvm.model.journal import Journal
+    from visvm.model.results import SessionReport
+    from visvm.model.sites import SiteStatistics
 
 Test = Annotated[
     str | None, typer.Option(help="A folder like FOLDER to test with after the session.")
@@ -87,8 +89,10 @@ def learn(
     from visvm.cli.terminal import progress_bars
     from visvm.model.container import locked
     from visvm.model.journal import Journal
+    from visvm.model.sites import SiteStatistics
 
     options = given_options(encoder, transform, components, ridge, seed)
+    _check_ray(ray, actors, batch_size)
     _check_statistics_only(model, statistics_only, test, force)
     output = model if statistics_only is None else statistics_only
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
@@ -96,32 +100,43 @@ def learn(
             require_new(output, force)
         classifier = open_for_learning(model, options, cache=not no_cache)
         with Journal(output) as journal:
-            given: dict[str, Any] = {
-                "skip_unreadable": skip_unreadable,
-                "engine": _engine(journal, ray, actors, batch_size),
-                "progress": progress,
-            }
-            report, sums = None, None
+            engine = _engine(journal, ray, actors, batch_size)
+            given: Any = {"skip_unreadable": skip_unreadable, "engine": engine}
+            learned: SessionReport | SiteStatistics
             if statistics_only is None:
-                report = classifier.learn(folder, test=test, **given)
+                learned = classifier.learn(folder, test=test, progress=progress, **given)
             else:
-                sums = classifier.learn_statistics(folder, **given)
+                learned = classifier.learn_statistics(folder, progress=progress, **given)
             progress("writing the model", 0, 1)
-            (sums or classifier).save(output)
+            (learned if isinstance(learned, SiteStatistics) else classifier).save(output)
             progress("writing the model", 1, 1)
-    _show(output, report, sums, as_json=as_json, quiet=quiet)
+    _show(output, learned, as_json=as_json, quiet=quiet)
 
 
-def _show(output: Path, report: Any, sums: Any, *, as_json: bool, quiet: bool) -> None:
+def _show(
+    output: Path, learned: "SessionReport | SiteStatistics", *, as_json: bool, quiet: bool
+) -> None:
     from visvm.cli.reporting import show_report, show_statistics
     from visvm.cli.terminal import print_json
+    from visvm.model.sites import SiteStatistics
 
-    if as_json:
-        print_json({**sums.history[0], "site": sums.site} if sums else report)
-    elif not quiet and sums:
-        show_statistics(output, sums)
+    if isinstance(learned, SiteStatistics):
+        if as_json:
+            print_json({**learned.history[0], "site": learned.site})
+        elif not quiet:
+            show_statistics(output, learned)
+    elif as_json:
+        print_json(learned)
     elif not quiet:
-        show_report(output, report)
+        show_report(output, learned)
+
+
+def _check_ray(address: str | None, actors: int | None, batch_size: int | None) -> None:
+    if address is None and (actors or batch_size):
+        raise InputError(
+            "--actors and --batch-size were given without --ray. Add it, or leave them out.",
+            code="option-without-ray",
+        )
 
 
 def _check_statistics_only(model: Path, output: Path | None, test: str | None, force: bool) -> None:
@@ -129,7 +144,8 @@ def _check_statistics_only(model: Path, output: Path | None, test: str | None, f
     if output is None:
         if force:
             raise InputError(
-                "--force was given without --statistics-only. Leave it out: a model learns on.",
+                "--force was given without --statistics-only. Leave it out: learning replaces "
+                "no model.",
                 code="option-without-statistics",
             )
         return

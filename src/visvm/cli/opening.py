@@ -33,7 +33,7 @@ def changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
     from visvm.model.container import locked
     from visvm.model.file import read_header
 
-    read_header(model)  # a file that is none needs no lock
+    read_header(model)  # a file that is not a model needs no lock
     with locked(model, tell_waiting(model)):
         classifier = ImageClassifier.load(model, **options)
         yield classifier

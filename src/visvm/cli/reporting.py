@@ -111,7 +111,7 @@ def show_evaluation(result: Evaluation) -> None:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Classes with counts, sessions, encoder and sizes of a model file, from its header alone."""
+    """Return what the header of a model file says: classes, sessions, encoder, sizes."""
     header = read_header(path)
     head, kind = header.head, header.kind_by_parts
     counts = dict(zip(header.classes, header.counts, strict=True))

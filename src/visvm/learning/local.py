@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -180,7 +179,7 @@ def _key(work: Work) -> str | None:
     def add(*values: object) -> None:
         digest.update(json.dumps(values, default=str).encode())
 
-    options = asdict(work.options)
+    options = work.options.parameters
     add(work.encoder.digest, work.transform.key, work.skip_unreadable, work.sample, options)
     if work.start is not None:
         head, lift = work.start, work.start.settled.lift
@@ -195,7 +194,7 @@ def _key(work: Work) -> str | None:
 
 
 def _version(source: Path | RemoteFile) -> str:
-    """Return what changes when a file does: its size and time; nothing if it is not there."""
+    """Return what changes when a file does: its size and time; nothing if it is gone."""
     if isinstance(source, RemoteFile):
         return source.version
     try:

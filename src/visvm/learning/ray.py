@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visvm.errors import InputError, VisvmError
+from visvm.head.checks import is_count, require
 from visvm.head.head import Head
 from visvm.head.settle import Settled
 from visvm.learning.ray_tasks import Leader, Part, Plan, Reading
@@ -56,11 +57,7 @@ class RayEngine:
         self.images_per_sum = images_per_sum
         for name in ("actors", "batch_size", "images_per_sum"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(
-                    f"The {name!r} parameter of RayEngine must be at least 1. Got {value} instead.",
-                    code=f"parameter-{name.replace('_', '-')}",
-                )
+            require(value is None or is_count(value), self, name, "a whole number of at least 1")
 
     def learn(self, work: Work, progress: Progress) -> Learned:
         """Learn a session, as ``Engine`` says."""
@@ -138,18 +135,19 @@ class RayEngine:
 
 
 def _portable(cache: Any) -> bool | Path:
-    """Return where features are kept, as another process can be told."""
+    """Return where features are kept, in a form that can be sent to another process."""
     return cache if isinstance(cache, (bool, Path)) else cache.path
 
 
 def _sentence(error: BaseException) -> VisvmError:
     """Return one line for what went wrong on the cluster."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, VisvmError):
-        cause = getattr(cause, "cause", None) or cause.__cause__
+    # Ray raises a type of its own, which is an error of ours as well, but not the one with its code
+    cause = getattr(error, "cause", None)
     if isinstance(cause, VisvmError):
         return cause
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # what Ray itself has to say comes after the error
+    named = re.findall(r"^(?!ray\.)[\w.]+(?:Error|Exception): .*$", str(error), re.MULTILINE)
+    lines = named or [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     return VisvmError(
         f"Learning on Ray failed ({said}); the model is unchanged. Try again, or without Ray.",

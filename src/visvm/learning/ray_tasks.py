@@ -8,20 +8,20 @@ what Ray does again after a worker was lost counts once.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from visvm.encoders.cache import opened_cache
-from visvm.encoders.encoder import Encoder
 from visvm.encoders.images import Transform
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import ReadImage, Unreadable, encode_images, read_image
 from visvm.encoders.sources import Source
-from visvm.errors import EncoderError
+from visvm.errors import EncoderError, VisvmError
 from visvm.head.head import accumulate
 from visvm.head.settle import HeadOptions, Settled, settle
 from visvm.head.statistics import Statistics
@@ -84,6 +84,7 @@ class Leader:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._stage, self._done = plan, "encoding", 0
+        self._failure: VisvmError | None = None
 
     def state(self) -> tuple[str, int]:
         """Return what is being done, and how many images were encoded; repeated ones count."""
@@ -93,10 +94,22 @@ class Leader:
         """Count images that were encoded."""
         self._done += n
 
+    def fail(self, error: VisvmError) -> None:
+        """Take the error for which a task is about to end the session."""
+        self._failure = error
+
     def learn(self, settled: Settled | None) -> tuple[Settled | None, Part]:
         """Return the choices of the base session, made here if it is one, and the sums."""
-        plan = self._plan
+        import ray.exceptions
+
         _hush()
+        try:
+            return self._learn(settled)
+        except ray.exceptions.RayError as error:
+            raise (self._failure or error) from error
+
+    def _learn(self, settled: Settled | None) -> tuple[Settled | None, Part]:
+        plan = self._plan
         if settled is not None:
             return settled, self._sum(self._encoded(plan.rest), settled)
         encoded = self._encoded(plan.sample).materialize()
@@ -111,19 +124,20 @@ class Leader:
 
     def _encoded(self, places: tuple[int, ...]) -> "Dataset":
         """Return a data set of layer features, one row an image, made when it is asked for."""
-        import ray
         import ray.data
 
-        plan, images = self._plan, self._plan.images
+        plan, images, me = self._plan, self._plan.images, _this_actor()
         rows = [
             {"place": place, "label": images.labels[place], "source": images.sources[place]}
             for place in places
         ]
         blocks = min(len(rows), max(len(rows) // _READ_TOGETHER, 2 * plan.actors))
         read = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
-            _read, fn_kwargs={"reading": plan.reading}, batch_size=None, num_cpus=plan.core / 2
+            _read,
+            fn_kwargs={"reading": plan.reading, "leader": me},
+            batch_size=None,
+            num_cpus=plan.core / 2,
         )
-        me = ray.get_runtime_context().current_actor
         given = {"name": plan.encoder_name, "reading": plan.reading, "leader": me}
         return read.map_batches(
             _Encode,
@@ -138,7 +152,9 @@ class Leader:
         """Make the base session's choices in one task; return also what cannot be read."""
         self._stage, done, self._done = "choosing λ and blocks", self._done, 0
         choices = encoded.repartition(1).map_batches(
-            _settle, fn_kwargs={"options": self._plan.options}, batch_size=None
+            _settle,
+            fn_kwargs={"options": self._plan.options, "leader": _this_actor()},
+            batch_size=None,
         )
         (row,) = choices.take_all()
         self._stage, self._done = "encoding", done
@@ -167,9 +183,29 @@ class Leader:
         return total
 
 
-def _read(batch: dict[str, Any], reading: Reading) -> dict[str, Any]:
+def _this_actor() -> "ray.actor.ActorHandle":
+    import ray
+
+    return ray.get_runtime_context().current_actor
+
+
+@contextmanager
+def _telling(leader: "ray.actor.ActorHandle") -> Iterator[None]:
+    """Pass an error of ours to the leader: Ray passes on its words alone, without its code."""
+    import ray
+
+    try:
+        yield
+    except VisvmError as error:
+        ray.get(leader.fail.remote(error))
+        raise
+
+
+def _read(
+    batch: dict[str, Any], reading: Reading, leader: "ray.actor.ActorHandle"
+) -> dict[str, Any]:
     """Read and decode images."""
-    with opened_cache(reading.cache) as cache:
+    with _telling(leader), opened_cache(reading.cache) as cache:
         sources: list[Source] = list(batch["source"])
         images = [
             read_image(each, reading.weights_digest, reading.layer_dims, reading.transform, cache)
@@ -182,35 +218,34 @@ class _Encode:
     """An actor with the encoder: decoded images → layer features."""
 
     def __init__(self, name: str, reading: Reading, leader: "ray.actor.ActorHandle") -> None:
-        self._name, self._reading, self._leader = name, reading, leader
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        # Not in the constructor: of an error there, Ray passes on the words and not the error.
-        encoder, wanted = load_encoder(self._name), self._reading.weights_digest
-        if encoder.digest != wanted:
-            raise EncoderError(
-                f"The weights of {self._name} are {encoder.digest[:12]} on one machine and "
-                f"{wanted[:12]} on another. Install the same on all.",
-                code="encoder-differs",
-            )
-        return encoder
+        self._reading, self._leader = reading, leader
+        with _telling(leader):
+            self._encoder = load_encoder(name)
+            if self._encoder.digest != reading.weights_digest:
+                raise EncoderError(
+                    f"The weights of {name} are {self._encoder.digest[:12]} on one machine and "
+                    f"{reading.weights_digest[:12]} on another. Install the same on all.",
+                    code="encoder-differs",
+                )
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Encode what was decoded."""
         images: list[ReadImage] = list(batch["image"])
-        with opened_cache(self._reading.cache) as cache:
+        with _telling(self._leader), opened_cache(self._reading.cache) as cache:
             encode_images(images, self._encoder, cache)
         self._leader.add.remote(len(images))
         return {**batch, "image": _objects(images)}
 
 
-def _settle(batch: dict[str, Any], options: HeadOptions) -> dict[str, Any]:
+def _settle(
+    batch: dict[str, Any], options: HeadOptions, leader: "ray.actor.ActorHandle"
+) -> dict[str, Any]:
     """Make the base session's choices from a sample."""
     order = np.argsort(batch["place"])
     columns = {name: column[order] for name, column in batch.items()}
     features, labels, unreadable = _split(columns)
-    settled = settle(features, labels, options) if len(features) else None
+    with _telling(leader):
+        settled = settle(features, labels, options) if len(features) else None
     return {"settled": _objects([(settled, unreadable)])}
 
 

@@ -3,7 +3,7 @@
 The metadata key ``visvm`` holds the header and ``sha256`` its digest. The header's ``format`` is
 the number of the format, its ``tensors`` the SHA-256 of each tensor; all tensors are float64.
 
-Reading a file runs no code of it. Writing goes to a new file, which is flushed and takes the old
+Reading a file runs none of its code. Writing goes to a new file, which is flushed and takes the old
 one's place in one step.
 """
 

@@ -5,7 +5,7 @@ The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``
 ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"), and (unless
 it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter``
 (the lower triangle, column by column) and ``cross`` (dense). R is drawn from its seed and compared
-with its digest. Files from before there was a ``kind`` are told by their parts.
+with its digest. A file without a ``kind`` is older; its parts show it.
 """
 
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ def as_number(text: str) -> int:
     """Return a label that was typed, of a model whose classes are numbers."""
     if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
         raise InputError(
-            f"The classes of this model are numbers, and {text!r:.60} is none. Give a number.",
+            f"The classes of this model are numbers, and {text!r:.60} is not one. Give a number.",
             code="label-not-a-number",
         )
     return int(text)

@@ -22,11 +22,11 @@ from visvm.encoders.sources import Source, as_source, expanded
 from visvm.errors import (
     EncoderError,
     IncompatibleModelError,
-    InputError,
     ModelFileError,
     WeightsError,
     shown,
 )
+from visvm.head.checks import parameter_error
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
 from visvm.model import changes
@@ -371,4 +371,4 @@ def _absolute(name: str) -> str:
 
 def _check_top(top: int) -> None:
     if top < 1:
-        raise InputError(f"top is {top}. Give at least 1.", code="top-range")
+        raise parameter_error("predict", "top", top, "at least 1")

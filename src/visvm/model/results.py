@@ -204,7 +204,7 @@ def session_test(
     new: set[Label],
     before: Sequence[Label] | None = None,
 ) -> SessionTest:
-    """Accuracy on all test images, and on those of old and of new classes.
+    """Return the accuracy on all test images, and on those of old and of new classes.
 
     Parameters
     ----------
