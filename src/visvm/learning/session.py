@@ -32,40 +32,37 @@ from visvm.progress import Progress
 def learn_session(
     model: Model | None,
     work: Work,
-    encoder: EncoderId,
     *,
     test: Labelled | None,
     engine: Engine | None,
     progress: Progress,
 ) -> tuple[Model, SessionReport]:
-    """Learn one session.
+    """Learn one session; return the model after it, and its report.
 
     Parameters
     ----------
     model : Model or None
         Before the session; None before the first one.
     work : Work
-    encoder : EncoderId
     test : Labelled or None
         Images to test with after the session; those of classes not yet known are left out.
     engine : Engine or None
         None learns in this process.
     progress : callable
-
-    Returns
-    -------
-    model, report
-        After the session.
     """
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
     if model is not None:
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
-    held_out = _held_out(test, known, work, clock, progress)
+    held_out = None
+    if test is not None:
+        wanted = test.only({*known, *work.images.labels})
+        held_out = _encoded(wanted, work, "encoding test images", progress, work.skip_unreadable)
+        clock.lap("test")
     learned, head = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
     head = head.solved()
     progress("learning", 1, 1)
-    before = Model(encoder, Head.blank(head.settled)) if model is None else model
+    before = _unlearned(work, head) if model is None else model
     calibration = _calibrated(before, head, work, learned, progress)
     clock.lap("learn")
     report = _report(work, learned, head, known, len(before.sessions) + 1)
@@ -81,16 +78,10 @@ def learn_session(
     return changes.learned(before, head, calibration, report), report
 
 
-def _held_out(
-    test: Labelled | None, known: set[Label], work: Work, clock: "_Clock", progress: Progress
-) -> LabelledFeatures | None:
-    """Encode the test images of all classes that will be known after the session."""
-    if test is None:
-        return None
-    wanted = test.only({*known, *work.images.labels})
-    encoded = _encoded(wanted, work, "encoding test images", progress, work.skip_unreadable)
-    clock.lap("test")
-    return encoded
+def _unlearned(work: Work, head: Head) -> Model:
+    """Return the model before its first session, with what that has settled."""
+    encoder = EncoderId(work.encoder.name, work.encoder.digest, work.transform.kind)
+    return Model(encoder, Head.blank(head.settled))
 
 
 def _tested(
