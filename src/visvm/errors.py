@@ -21,7 +21,7 @@ in the tree are those of errors that were given none of their own. Whatever rais
 changed nothing. Using a model before it has learned anything raises scikit-learn's own
 ``NotFittedError``.
 
-``IllConditionedWarning`` tells of a λ that was raised to what float64 can resolve.
+``IllConditionedWarning`` warns that λ was raised to what float64 can resolve.
 """
 
 from pathlib import Path

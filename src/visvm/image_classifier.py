@@ -28,7 +28,7 @@ from visvm.model import changes
 from visvm.model.labels import Label, check_label, some_of
 from visvm.model.predictor import ImagePredictor
 from visvm.model.results import Evaluation, SessionReport, evaluate_labels
-from visvm.model.sites import SiteStatistics
+from visvm.model.sites import SiteStatistics, require_merged_sites
 from visvm.progress import Progress, silent
 
 
@@ -278,7 +278,10 @@ class ImageClassifier(ImagePredictor):
             The site was never merged, or its sums were others; or ``forget`` has taken out images
             of it; or a site that it held was taken out, or renamed, separately.
         """
-        self.model_ = changes.unmerged(self._settled(), _as_site(other))
+        site = _as_site(other)
+        if self.model_ is None:
+            require_merged_sites(site.entries(""), ())
+        self.model_ = changes.unmerged(self._settled(), site)
         return self
 
     # Classes

@@ -1,4 +1,4 @@
-"""How work tells how far it is: one type for every stage of every command."""
+"""Progress of long work: one type for every stage of every command."""
 
 from collections.abc import Callable
 
@@ -7,4 +7,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""

@@ -177,14 +177,14 @@ NEW_TINY = [*NEW, "--encoder", "tiny.onnx"]
     [
         (["learn"], "usage", ["MODEL"]),
         (["lern", "m.visvm"], "usage", ["lern", "learn"]),
-        (["learn", "m.visvm", "nowhere"], "images-missing", ["nowhere"]),
+        (["learn", "m.visvm", "nowhere"], "path-missing", ["nowhere"]),
         (["learn", "nowhere/m.visvm", "photos"], "folder-missing", ["nowhere"]),
         (["learn", "photos", "photos"], "file-is-folder", ["photos"]),
         (["learn", "m.visvm", "photos/red"], "classes-missing", ["photos/red"]),
         ([*NEW, "--encoder", "nonsense"], None, ["nonsense", "dinov2-s14"]),
         ([*NEW, "--transform", "stretch"], None, ["stretch", "crop"]),
         ([*NEW_TINY, "--components", "0"], "parameter-n-components", ["n_components"]),
-        ([*NEW_TINY, "--test", "nowhere"], "images-missing", ["nowhere"]),
+        ([*NEW_TINY, "--test", "nowhere"], "path-missing", ["nowhere"]),
         (["predict", "nothing.visvm", "photos"], "file-missing", ["nothing.visvm"]),
         (["predict", "m.visvm", "*.nothing"], "images-missing", ["*.nothing"]),
         (["predict", "m.visvm", "photos", "--top", "0"], "usage", ["--top"]),
@@ -224,7 +224,7 @@ def test_with_json_a_mistake_is_json_with_its_code(visvm, learn, photos):
     (photos / "red" / "zz.jpg").write_bytes(b"no image")
     for arguments, code in (
         (["info", "nothing.visvm"], "file-missing"),
-        (["learn", "m.visvm", "nowhere"], "images-missing"),
+        (["learn", "m.visvm", "nowhere"], "path-missing"),
         (["evaluate", "m.visvm", "photos"], "images-unreadable"),
         (["learn"], "usage"),
         (["export", "m.visvm", "m.visvm"], "usage"),  # which has no --json

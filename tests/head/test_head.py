@@ -9,7 +9,13 @@ from sklearn.exceptions import NotFittedError
 
 from tests.conftest import make_stream
 from tests.refusals import refused
-from visvm import IncompatibleModelError, IncrementalLSSVC, MemoryLimitError, VisClassifier
+from visvm import (
+    IncompatibleModelError,
+    IncrementalLSSVC,
+    InputError,
+    MemoryLimitError,
+    VisClassifier,
+)
 from visvm.head import memory
 from visvm.head.fusion import MixerOptions
 from visvm.head.head import Head, accumulate, scores_of
@@ -263,3 +269,26 @@ def test_what_was_learned_cannot_be_written_to(name):
     model = IncrementalLSSVC(n_components=30, ridge=1.0).fit(X, Y)
     with pytest.raises(AttributeError):
         setattr(model, name, None)
+
+
+def test_a_class_renamed_to_itself_keeps_coefficients_and_ridge_together(stream):
+    model = IncrementalLSSVC(n_components=30, ridge=1.0).fit(*stream)
+    before = model.head_
+    model.set_params(ridge=100.0).rename_class("class 0", "class 0", merge=True)
+    assert model.ridge_ == before.settled.ridge == 1.0
+
+
+def test_three_steps_are_one_fit(stream):
+    X, y = stream
+    whole = IncrementalLSSVC(n_components=30).fit(X, y)
+    stepwise = IncrementalLSSVC(n_components=30).settle(X, y)
+    stepwise.accumulate(X[:50], y[:50])
+    assert stepwise.classes_.size == 0
+    stepwise.accumulate(X[50:], y[50:]).solve()
+    np.testing.assert_allclose(stepwise.decision_function(X), whole.decision_function(X), atol=1e-9)
+
+
+def test_labels_of_the_other_kind_cannot_be_forgotten(stream):
+    head = IncrementalLSSVC(n_components=30, ridge=1.0).fit(*stream).head_
+    with refused("labels-other-kind", InputError):
+        head.forgotten(stream[0], np.arange(120) % 4)

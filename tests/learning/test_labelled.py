@@ -85,9 +85,9 @@ def test_a_folder_without_classes_is_refused(tmp_path):
 
 
 def test_what_does_not_exist_or_is_neither_folder_nor_table_is_refused(tmp_path):
-    assert "nowhere" in refusal("images-missing", tmp_path / "nowhere")
-    assert "xxx" in refusal("images-missing", tmp_path / ("x" * 300))
-    assert "photo.jpg" in refusal("images-missing", touch(tmp_path / "photo.jpg"))
+    assert "nowhere" in refusal("path-missing", tmp_path / "nowhere")
+    assert "xxx" in refusal("path-missing", tmp_path / ("x" * 300))
+    assert "photo.jpg" in refusal("path-missing", touch(tmp_path / "photo.jpg"))
 
 
 def test_a_name_that_cannot_be_printed_is_refused_on_one_line(tmp_path):
@@ -98,7 +98,7 @@ def test_a_name_that_cannot_be_printed_is_refused_on_one_line(tmp_path):
 def test_an_empty_folder_whose_name_breaks_the_line_is_refused_on_one_line(tmp_path):
     (tmp_path / "cat\nfood").mkdir()
     assert r"cat\nfood" in refusal("class-empty", tmp_path)
-    assert r"no\nsuch" in refusal("images-missing", tmp_path / "no\nsuch")
+    assert r"no\nsuch" in refusal("path-missing", tmp_path / "no\nsuch")
 
 
 def test_a_name_that_is_no_text_is_refused(tmp_path):

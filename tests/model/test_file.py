@@ -686,6 +686,34 @@ def test_missing_and_additional_tensors_are_refused(path, refusal):
     refusal(path)
 
 
+def test_a_random_map_of_any_size_is_not_drawn_before_the_sums_are_compared(path, refusal):
+    def change(header, tensors):
+        header["head"]["n_components"] = 2_000_000_000
+
+    rewrite(path, change)
+    assert "2000000001" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("id", "../../x"), ("id", "0123456789abcdef\n"), ("labels", [])]
+)
+def test_sites_that_cannot_be_are_refused(path, refusal, name, value):
+    site = {
+        "id": "0123456789abcdef",
+        "merged_at": "2026-11-18T08:00:00+00:00",
+        "n_images": 3,
+        "digest": "d",
+        "labels": ["red"],
+        "calibration_weight": 1.0,
+    }
+
+    def change(header, tensors):
+        header["merged"] = [{**site, name: value}]
+
+    rewrite(path, change)
+    refusal(path)
+
+
 def test_another_random_map_is_refused(path, refusal):
     def change(header, tensors):
         header["head"]["kernel_map"]["seed"] = 1

@@ -20,7 +20,7 @@ from visvm.learning.local import LocalEngine
 from visvm.model import changes
 from visvm.model import file as model_file
 from visvm.model.journal import Journal
-from visvm.model.state import Kind
+from visvm.model.state import FileKind
 
 KINDS = {
     "thin": "whole",
@@ -81,7 +81,7 @@ def read(path):
 
 
 def test_there_is_a_file_of_every_kind():
-    assert set(KINDS.values()) == set(get_args(Kind))
+    assert set(KINDS.values()) == set(get_args(FileKind))
 
 
 def test_a_file_of_every_kind_comes_back_as_it_was(path):
@@ -109,7 +109,7 @@ def test_the_kind_of_a_file_from_before_there_were_kinds_is_found(path):
 
 def test_a_kind_that_its_parts_contradict_is_refused(path):
     content = path.read_bytes()
-    for kind in {*get_args(Kind), "nonsense", 3, ""} - {KINDS[path.name]}:
+    for kind in {*get_args(FileKind), "nonsense", 3, ""} - {KINDS[path.name]}:
         path.write_bytes(content)
         rewrite(path, lambda header, tensors, kind=kind: {**header, "kind": kind})
         with refused("file-altered", ModelFileError):

@@ -66,7 +66,7 @@ class Recipe(Struct, frozen=True):
 def built_in() -> dict[str, Recipe]:
     """Read the recipes that come with visvm, by name."""
     every = files("visvm.bench").joinpath("recipes").iterdir()
-    found = {file.name.removesuffix(".toml"): file for file in every if ".toml" in file.name}
+    found = {file.name.removesuffix(".toml"): file for file in every if file.name.endswith(".toml")}
     return {name: _parse(found[name].read_text("utf-8"), name) for name in sorted(found)}
 
 

@@ -137,6 +137,7 @@ class Head:
             More samples of a class are given than were learned, or other ones.
         """
         weight = np.ones(len(X)) if weight is None else weight
+        check_one_kind(self.classes, labels)
         self.require_memory(len(X), 0, forgets=True)
         self.statistics.require_learned(labels, weight)
         sums = self.statistics.copy()

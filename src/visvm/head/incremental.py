@@ -5,6 +5,7 @@ everything has succeeded: an error leaves the estimator exactly as it was.
 """
 
 from abc import ABCMeta, abstractmethod
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -119,6 +120,36 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """
         return self._begin(X, self._samples(X, y, sample_weight, base=True), learn=False)
 
+    def accumulate(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Add samples to the sums, and solve later: until then scores stay as they are.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``partial_fit``; the base session's choices must have been made.
+
+        Returns
+        -------
+        self
+        """
+        head = self._head()
+        grown = head.learned(*self._samples(X, y, sample_weight))
+        self.head_ = replace(grown, classes=head.classes, coefficients=head.coefficients)
+        return self
+
+    def solve(self) -> Self:
+        """Find the coefficients that belong to the sums.
+
+        Returns
+        -------
+        self
+        """
+        head = self._head()
+        self.head_ = Head.of(head.settled, head.statistics).solved()
+        return self
+
     def merge(self, *others: Self) -> Self:
         """Add what other models have learned, as if this one had; their order does not matter.
 
@@ -192,7 +223,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """
         head = self._fitted()
         new = check_labels([new], 1, type(self).__name__).tolist()[0]
-        if merge and new in head.classes.tolist():
+        if merge and new != old and new in head.classes.tolist():
             head = self._head()  # solved again, so under the current parameters
         self.head_ = head.renamed(old, new, merge=merge)
         return self

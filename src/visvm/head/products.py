@@ -176,10 +176,14 @@ class ShiftedCholesky:
             matrix[:begin, begin:end] = matrix[begin:end, :begin].T
             corner = matrix[begin:end, begin:end]
             corner[:] = mirrored(corner)
-        self._diagonal += self._shift
-        _, info = lapack.dpotrf(matrix, lower=0, clean=0, overwrite_a=1)
+        info = -1
+        try:
+            self._diagonal += self._shift
+            _, info = lapack.dpotrf(matrix, lower=0, clean=0, overwrite_a=1)
+        finally:  # interrupted or refused, the matrix is as it was
+            if info != 0:
+                self._diagonal[:] = self._kept
         if info != 0:
-            self.__exit__(None, None, None)
             raise LinAlgError(f"leading minor {info} is not positive")
         return self
 

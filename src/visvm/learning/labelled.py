@@ -118,11 +118,11 @@ def _from_path(path: Path) -> Labelled:
         return _from_folder(path)
     if path.suffix.lower() == ".csv":
         return _from_csv(path)
-    what = "is neither" if os.path.exists(path) else "does not exist"
+    what = "is neither a folder nor a CSV file" if os.path.exists(path) else "does not exist"
     raise InputError(
         f"{shown(path)} {what}. Give a folder with one sub-folder per class, or a CSV file of "
         "path,label.",
-        code="images-missing",
+        code="path-missing",
     )
 
 

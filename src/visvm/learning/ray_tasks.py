@@ -22,7 +22,7 @@ from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import ReadImage, Unreadable, encode_images, read_image
 from visvm.encoders.sources import Source
 from visvm.errors import EncoderError, VisvmError
-from visvm.head.head import accumulate
+from visvm.head.head import Head, accumulate
 from visvm.head.settle import HeadOptions, Settled, settle
 from visvm.head.statistics import Statistics
 from visvm.learning.labelled import Labelled
@@ -258,6 +258,7 @@ def _sum(batch: dict[str, Any], settled: "list[ray.ObjectRef]") -> dict[str, Any
     if choices is None or not len(features):
         return {"part": _objects([Part(None, unreadable)])}
     sums = Statistics(choices.lift.width)
+    Head.of(choices, sums).require_memory(len(features), len(np.unique(labels)))
     accumulate(sums, choices, features, labels)
     return {"part": _objects([Part(sums, unreadable)])}
 

@@ -35,7 +35,7 @@ from visvm.model.state import Calibration, EncoderId, FileKind, MergedSite, Mode
 
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
 
-SiteId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+SiteId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
 class _LayerEntry(TypedDict):
@@ -266,8 +266,10 @@ def _checked(path: Path, header: dict[str, Any]) -> Header:
             raise ValueError("counts are not one number for every class")
         if not all(0.0 <= each.calibration_weight <= 1.0 for each in typed.merged):
             raise ValueError("a calibration weight is not between 0 and 1")
-        if any(len({type(label) for label in each.labels}) > 1 for each in typed.merged):
-            raise ValueError("the labels of a site are of two kinds")
+        if any(len({type(label) for label in each.labels}) != 1 for each in typed.merged):
+            raise ValueError("the labels of a site are not names or numbers")
+        for each in typed.merged:
+            msgspec.convert(each.id, SiteId)
         if (typed.head.form is None) != ("class_sums" not in typed.tensors):
             raise ValueError("the sums are not those of the form")
         if typed.kind not in (None, typed.kind_by_parts):
@@ -334,6 +336,10 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     options.check("the model")
     if not is_positive(head.chosen_ridge):
         raise ValueError(f"the ridge chosen is {head.chosen_ridge!r}")
+    rows = (head.n_components or dims[-1]) + 1
+    for name in ("coefficients", "class_sums"):  # before R of any size is drawn
+        if name in tensors and len(tensors[name]) != rows:
+            raise ValueError(f"{name} has {len(tensors[name])} rows, not {rows}")
     kernel_map = KernelMap(dims[-1], head.n_components, head.kernel_map["seed"])
     if kernel_map.digest != head.kernel_map["digest"]:
         raise altered(path, "the random map drawn from its seed is another")

@@ -102,7 +102,7 @@ class Service:
         """Return predictions for the images of a form, all by one state of the model."""
         uploads, limit = require_images(form, "images"), self.limits.waiting_images
         if len(uploads) > limit:
-            detail = f"{len(uploads)} images are too many for one prediction. Send {limit} images."
+            detail = f"{len(uploads)} images are too many for one prediction. Send at most {limit}."
             raise RefusedError(413, detail, code="images-too-many")
         if self.waiting_images + len(uploads) > limit:
             detail = f"More than {limit} images would wait. Try again in a few seconds."

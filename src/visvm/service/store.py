@@ -130,6 +130,7 @@ class ModelStore:
                 f"transform {read.transform}. Start the service again.",
                 code="transform-changed",
             )
+        self._classifier = read
         self._publish(read.model_, signature)
 
     def _publish(self, model: Model | None, signature: Signature) -> None:
