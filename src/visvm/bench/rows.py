@@ -116,7 +116,10 @@ def parse(line: bytes) -> Row:
 
 
 def _from_format_1(said: dict[str, Any]) -> dict[str, Any]:
-    """Read the digest of the code as information, and the run as revision 1 of its method."""
+    """Read the digest of the code as information, and the run as revision 1 of its method.
+
+    Where a run was measured by several states of the code, the last row of a session counts.
+    """
     run = {**msgspec.convert(said.get("run"), dict[str, Any]), "revision": 1}
     return {**said, "run": run, "code_digest": run.pop("code_digest", None), "format": FORMAT}
 

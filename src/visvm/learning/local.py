@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from visvm.encoders.sources import RemoteFile
 from visvm.head.checks import Labels
 from visvm.head.head import Head, accumulate
 from visvm.head.memory import chunk_rows
-from visvm.head.settle import settle
+from visvm.head.settle import Settled, settle
+from visvm.head.statistics import Statistics
 from visvm.learning.work import Learned, Work, sample_unreadable
 from visvm.model.journal import Journal, JournalEntry
 from visvm.progress import Progress
@@ -49,6 +51,19 @@ class LocalEngine:
             return _LocalRun(work, progress, cache, self._journal).learn()
 
 
+@dataclass(frozen=True)
+class _Growing:
+    """Sums of a session's own, which are added to, under what was settled."""
+
+    settled: Settled
+    sums: Statistics
+
+    @property
+    def head(self) -> Head:
+        """The head with the sums of now, not solved."""
+        return Head.of(self.settled, self.sums)
+
+
 class _LocalRun:
     """One session in this process: first the sample of a base session, then the rest in order."""
 
@@ -57,6 +72,7 @@ class _LocalRun:
     ) -> None:
         self._work, self._progress, self._cache, self._journal = work, progress, cache, journal
         self._learned, self._done = Learned(), 0
+        self._growing: _Growing | None = None
         self._key = None if journal is None else _key(work)
 
     def learn(self) -> Learned:
@@ -66,20 +82,20 @@ class _LocalRun:
             if work.start is None:
                 self._begin()
             else:
-                self._learned.head = Head.of(work.start.settled, work.start.statistics.copy())
+                self._growing = _Growing(work.start.settled, work.start.statistics.copy())
         left = work.rest[self._done - len(work.sample) :]
-        head = self._learned.head
-        if head is not None and self._goes_on:
-            head.require_memory(len(left), len(set(work.images.labels)))
-            head.statistics.reserve(len(left))
+        growing = self._growing
+        if growing is not None and self._goes_on:
+            growing.head.require_memory(len(left), len(set(work.images.labels)))
+            growing.sums.reserve(len(left))
         size = min(chunk_rows(work.options.n_components or 1), _MOST_ROWS)
         for features, labels in self._pieces(left, size):
-            if len(features) and self._goes_on and head is not None:
+            if len(features) and self._goes_on and growing is not None:
                 with self._timed():
-                    accumulate(head.statistics, head.settled, features, labels)
+                    accumulate(growing.sums, growing.settled, features, labels)
                 self._note()
-        if head is not None:
-            self._learned.head = Head.of(head.settled, head.statistics)  # with its classes of now
+        if growing is not None:
+            self._learned.head = growing.head
         if not self._goes_on and self._journal is not None:
             self._journal.discard()
         return self._learned
@@ -99,7 +115,8 @@ class _LocalRun:
             raise sample_unreadable()
         with self._timed():
             settled = settle(features, labels, work.options, progress=self._progress)
-            self._learned.head = Head.blank(settled).learned(features, labels)
+            self._growing = _Growing(settled, Statistics(settled.lift.width))
+            accumulate(self._growing.sums, settled, features, labels)
         self._note()
 
     def _pieces(self, places: Sequence[int], size: int) -> Iterator[tuple[LayerFeatures, Labels]]:
@@ -148,7 +165,7 @@ class _LocalRun:
         }
         start = self._work.start
         options = self._work.options if start is None else start.settled.options
-        self._learned.head = entry.head.with_options(options)
+        self._growing = _Growing(entry.head.settled.with_options(options), entry.head.statistics)
         total = len(self._work.images.sources)
         warnings.warn(
             f"Resuming after {self._done} of {total} images, where an earlier try was cut off.",
@@ -159,17 +176,17 @@ class _LocalRun:
 
     def _note(self) -> None:
         """Write down how far the session is, if it is time."""
-        head = self._learned.head
-        if self._journal is None or self._key is None or head is None or not self._journal.due:
+        journal, growing = self._journal, self._growing
+        if journal is None or self._key is None or growing is None or not journal.due:
             return
         unreadable = [
             (place, str(each.path), each.reason) for place, each in self._learned.unreadable.items()
         ]
-        now = Head.of(head.settled, head.statistics)
+        entry = JournalEntry(
+            self._key, self._done, growing.head, unreadable, self._learned.features
+        )
         with self._timed():
-            self._journal.write(
-                JournalEntry(self._key, self._done, now, unreadable, self._learned.features)
-            )
+            journal.write(entry)
 
 
 def _key(work: Work) -> str | None:
