@@ -196,6 +196,7 @@ def forget(
 
     Without them, 'visvm forget-class' makes the model never answer with a class again.
     """
+    from visvm.cli.reporting import counted
     from visvm.cli.terminal import out, progress_bars
 
     with (
@@ -205,7 +206,7 @@ def forget(
         n = classifier.forget(folder, skip_unreadable=skip_unreadable, progress=progress)
     if not quiet:
         known = len(classifier.classes_)
-        out().print(f"forgot {n} images; {model} knows {known} classes", markup=False)
+        out().print(f"forgot {n} images; {model} knows {counted(known, 'class')}", markup=False)
 
 
 def rename_class(
@@ -230,6 +231,7 @@ def rename_class(
 
 def forget_class(model: ModelPath, label: KnownClass, quiet: Quiet = False) -> None:
     """Never answer with a class again; no images needed. Other classes' scores stay as they are."""
+    from visvm.cli.reporting import counted
     from visvm.cli.terminal import out
     from visvm.model.labels import as_number
 
@@ -237,4 +239,4 @@ def forget_class(model: ModelPath, label: KnownClass, quiet: Quiet = False) -> N
         classifier.forget_class(as_number(label) if classifier.numbers else label)
     if not quiet:
         known = len(classifier.classes_)
-        out().print(f"forgot {label}; {model} knows {known} classes", markup=False)
+        out().print(f"forgot {label}; {model} knows {counted(known, 'class')}", markup=False)

@@ -163,9 +163,9 @@ def main() -> None:
         left = (
             "rows measured so far are kept; run the same command again to resume"
             if "bench" in sys.argv[1:2]
-            else "nothing was changed"
+            else "the model is unchanged; a long session resumes with the same command"
         )
-        sys.stderr.write(f"visvm: interrupted; {left}\n")
+        _show_error("interrupted", f"interrupted; {left}")
     sys.exit(code)
 
 
@@ -178,7 +178,8 @@ def describe_error(error: Exception) -> tuple[str, str] | None:
             return "usage", ""
         context = getattr(error, "ctx", None)
         command = "visvm" if context is None else context.command_path
-        return "usage", f"{' '.join(error.format_message().split())} See '{command} --help'."
+        said = " ".join(error.format_message().split()).rstrip(".")
+        return "usage", f"{said}. See '{command} --help'."
     if isinstance(error, OSError):
         return "system", f"{error.filename or 'the system'}: {error.strerror or error}"
     if type(error).__name__ == "NotFittedError":

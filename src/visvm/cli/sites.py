@@ -69,6 +69,7 @@ def unmerge(
     quiet: Quiet = False,
 ) -> None:
     """Take a site, or another model, out of MODEL again, as if it had never been merged."""
+    from visvm.cli.reporting import counted
     from visvm.cli.terminal import out
     from visvm.model.sites import SiteStatistics
 
@@ -78,7 +79,8 @@ def unmerge(
     if not quiet:
         n = len(classifier.classes_)
         out().print(
-            f"took out the {sums.n_images} images of site {sums.site}; {model} knows {n} classes",
+            f"took out the {sums.n_images} images of site {sums.site}; {model} knows "
+            f"{counted(n, 'class')}",
             markup=False,
         )
 
@@ -111,9 +113,9 @@ def export(
 
     written = for_site if output is None else output
     if written is None or (output is not None and for_site is not None):
-        got = "none" if written is None else "both"
+        got = "neither was" if written is None else "both were"
         raise InputError(
-            f"Give OUT or --for-site SITE; {got} were given. Use: visvm export MODEL OUT",
+            f"Give OUT or --for-site SITE; {got} given. See 'visvm export --help'.",
             code="export-output",
         )
     require_new(written, force)

@@ -204,8 +204,12 @@ def refuse_unreadable(unreadable: Sequence[Unreadable], remedy: str) -> None:
         return
     named = "; ".join(f"{shown(each.path)} ({each.reason})" for each in unreadable)
     if len(unreadable) == 1:
-        raise ImageError(f"{named} is not an image. Remove it{remedy}.", code="images-unreadable")
+        raise ImageError(
+            f"{named} cannot be read as an image. Correct or remove it{remedy}.",
+            code="images-unreadable",
+        )
     raise ImageError(
-        f"{len(unreadable)} files are not images: {named}. Remove them{remedy}.",
+        f"{len(unreadable)} files cannot be read as images: {named}. "
+        f"Correct or remove them{remedy}.",
         code="images-unreadable",
     )

@@ -54,6 +54,11 @@ class Head:
     sums: Statistics | None
     coefficients: Array | None
 
+    def __post_init__(self) -> None:
+        for array in (self.classes, self.coefficients):
+            if array is not None:
+                array.flags.writeable = False
+
     @classmethod
     def blank(cls, settled: Settled) -> "Head":
         """Return a head that knows no class yet."""

@@ -66,8 +66,8 @@ class Lift:
         if my_map != their_map:
             raise IncompatibleModelError(
                 f"The models have different kernel maps ({my_map[:12]} and {their_map[:12]}), so "
-                "their sums cannot be added. Train both with the same n_components and "
-                "random_state.",
+                "their sums cannot be added. Grow both from copies of one model, or give both the "
+                "same n_components and random_state.",
                 code="merge-kernel-map",
             )
         if my_mixer != their_mixer:

@@ -80,8 +80,8 @@ class Journal:
             note = found.note
             features = found.features["features"].astype(np.float32)
             kept = dict(zip(note.places, features, strict=True))
-        except (ModelFileError, ValueError, OSError) as error:
-            warnings.warn(f"Starting again: the journal cannot be used ({error})", stacklevel=2)
+        except (ModelFileError, ValueError, OSError):
+            warnings.warn("The journal of an earlier try is damaged. Starting again.", stacklevel=2)
             return None
         if note.key != key:
             warnings.warn("Ignoring the journal of another session that was cut off.", stacklevel=2)

@@ -46,9 +46,9 @@ def check_label(label: object, where: str) -> Label:
     """Return a label as it is kept: text in one Unicode form, whatever machine it was typed on."""
     if isinstance(label, str):
         text = unicodedata.normalize("NFC", label).strip()
-        if not text or any(
-            unicodedata.category(letter) in _UNSHOWN or letter in _TURNING for letter in text
-        ):
+        if not text:
+            raise InputError(f"The label of {where} is empty. Give one.", code="label-empty")
+        if any(unicodedata.category(letter) in _UNSHOWN or letter in _TURNING for letter in text):
             raise InputError(
                 f"The label of {where} is {label!r}, which cannot be printed. Rename it.",
                 code="label-unprintable",

@@ -149,6 +149,7 @@ class ImagePredictor:
 
     def export(self, path: str | Path) -> None:
         """Write only what predicting needs: the file cannot learn, merge or forget."""
+        self._known()
         model_file.write(Path(path), changes.for_prediction(self._placed()))
 
     def export_for_site(self, path: str | Path) -> str:

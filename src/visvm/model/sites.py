@@ -42,7 +42,7 @@ def require_merged_sites(gone: Sequence[MergedSite], held: Sequence[MergedSite])
     for entry in gone:
         if entry.id not in known and entry is gone[0]:
             raise NeverLearnedError(
-                f"Site {entry.id} was never merged. 'visvm info' lists the sites that were.",
+                f"Site {entry.id} is not in the model. 'visvm info' lists the sites that are.",
                 code="site-unknown",
             )
         if entry.id not in known:
