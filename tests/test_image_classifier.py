@@ -767,7 +767,7 @@ def test_all_classes_can_be_forgotten_and_learned_again(based, place):
 
 
 @pytest.mark.parametrize(
-    ("label", "code"), [("mauve", "class-unknown"), ("", "label-unprintable"), (3, "class-unknown")]
+    ("label", "code"), [("mauve", "class-unknown"), ("", "label-empty"), (3, "class-unknown")]
 )
 def test_a_class_that_is_not_known_cannot_be_forgotten(based, place, label, code):
     with Unchanged(based, place), refused(code):
@@ -810,7 +810,7 @@ def test_a_new_name_is_kept_as_names_of_folders_are(based):
     [
         ("red", "blue", "class-exists"),
         ("mauve", "pink", "class-unknown"),
-        ("red", "", "label-unprintable"),
+        ("red", "", "label-empty"),
         ("red", "a\nb", "label-unprintable"),
         ("red", 1.5, "label-kind"),
     ],

@@ -292,3 +292,10 @@ def test_labels_of_the_other_kind_cannot_be_forgotten(stream):
     head = IncrementalLSSVC(n_components=30, ridge=1.0).fit(*stream).head_
     with refused("labels-other-kind", InputError):
         head.forgotten(stream[0], np.arange(120) % 4)
+
+
+def test_the_arrays_of_a_head_cannot_be_written_to(stream):
+    model = IncrementalLSSVC(n_components=30, ridge=1.0).fit(*stream)
+    for array in (model.classes_, model.coefficients_):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[1]

@@ -231,7 +231,8 @@ def test_an_array_of_text_becomes_text():
 
 @pytest.mark.parametrize("label", ["", "  ", "a\nb", "a\tb", "\x1b[31m", "\udcff", "a\0"])
 def test_text_that_cannot_be_printed_is_refused(label):
-    message = refusal("label-unprintable", ["a.jpg"], [label])
+    code = "label-unprintable" if label.strip() else "label-empty"
+    message = refusal(code, ["a.jpg"], [label])
     assert "a.jpg" in message
     message.encode()
 

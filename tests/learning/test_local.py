@@ -390,7 +390,7 @@ def test_a_damaged_journal_is_told_and_not_used(make, place, encoder, tmp_path, 
     with pytest.raises(Stop):
         model.learn(place / "base", engine=LocalEngine(journal), progress=stop_at(2 * N))
     journal.path.write_bytes(b"something else")
-    with pytest.warns(UserWarning, match="cannot be used"):
+    with pytest.warns(UserWarning, match="damaged"):
         model.learn(place / "base", engine=LocalEngine(journal))
     assert sum(model.class_counts_) == 3 * N
 

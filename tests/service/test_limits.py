@@ -36,7 +36,7 @@ def test_a_request_within_no_limit_is_refused(taught, place, encoder, tmp_path):
         many = client.upload("/api/learn", [content] * 4, ["a"])
         problem(many, 413, "images-too-many", "3 images")
         asked = client.upload("/api/predict", [content] * 3)
-        problem(asked, 413, "images-too-many", "2 images")
+        problem(asked, 413, "images-too-many", "3 images", "at most 2")
         for address in ("/api/predict", "/api/learn"):
             wide = client.upload(address, [content], ["a"] if address == "/api/learn" else [])
             problem(wide, 422, "images-unreadable", "megapixels")

@@ -163,7 +163,7 @@ def main() -> None:
         left = (
             "rows measured so far are kept; run the same command again to resume"
             if "bench" in sys.argv[1:2]
-            else "the model is unchanged; a long session resumes with the same command"
+            else "nothing was changed"
         )
         _show_error("interrupted", f"interrupted; {left}")
     sys.exit(code)
