@@ -10,6 +10,8 @@ from visvm.bench.methods import METHODS
 from visvm.bench.rows import FILE_NAME, Results, Row, Run, open_for_appending, parse, read_rows
 from visvm.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path(__file__).parents[2] / "results"
 
 RUN = Run(

@@ -9,6 +9,8 @@ from visvm import ImageClassifier, InputError
 from visvm.cli import demo
 from visvm.progress import silent
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def encoder(tmp_path, monkeypatch):

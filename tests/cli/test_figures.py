@@ -11,6 +11,8 @@ from visvm.bench.report.style import fonts
 from visvm.cli.figures import check_figure_name, draw_demo, draw_evaluation
 from visvm.model.results import evaluate_labels
 
+pytestmark = pytest.mark.slow
+
 
 def is_drawn(path):
     """Whether a picture holds more than its background."""

@@ -13,6 +13,8 @@ import pytest
 from tests import tiny
 from visvm import ImageClassifier
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ from tests.encoders.towers import DEPTH, PROCESSOR, save, tiny
 from visvm.encoders.huggingface import TransformersEncoder, _preprocessing
 from visvm.errors import EncoderError, WeightsError
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

@@ -21,6 +21,8 @@ from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.loading import load_encoder
 from visvm.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 REAL = Path(weights.platformdirs.user_cache_path("visvm", appauthor=False)) / "weights"
 CLIP, DINO = catalog.CATALOG["clip-b16-openai"], catalog.CATALOG["dinov2-s14"]
 

@@ -12,6 +12,8 @@ from tests.encoders.descriptions import write_model, write_split
 from visvm.encoders.loading import load_encoder
 from visvm.errors import EncoderError
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = '{"blocks": ["tensor", …], "size": 224'
 
 

@@ -30,6 +30,8 @@ from visvm.encoders.weights import file_digest
 from visvm.errors import EncoderError, WeightsError
 from visvm.progress import silent
 
+pytestmark = pytest.mark.slow
+
 REAL = Path(weights.platformdirs.user_cache_path("visvm", appauthor=False)) / "weights"
 
 

@@ -14,6 +14,8 @@ from visvm.head import memory
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.statistics import Statistics
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = {"thin": 900, "dense": 30, "linear": None}
 
 

@@ -30,7 +30,7 @@ from visvm.model.journal import Journal
 FORMS = {"thin": (400, ThinScatter), "dense": (20, DenseScatter)}
 N = 12  # pictures of a class
 
-pytestmark = pytest.mark.filterwarnings("ignore:Resuming after")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Resuming after")]
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,8 @@ from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.model import container
 from visvm.model import file as model_file
 
+pytestmark = pytest.mark.slow
+
 FORMS = {"thin": (40, ThinScatter), "dense": (12, DenseScatter)}
 ROOT = Path(__file__).parents[2]
 

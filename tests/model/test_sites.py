@@ -29,7 +29,7 @@ from visvm.model.journal import Journal
 from visvm.model.results import first_session_note
 
 FORMS = {"thin": (150, ThinScatter), "dense": (12, DenseScatter)}
-pytestmark = pytest.mark.filterwarnings("ignore:Resuming after")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Resuming after")]
 # classes, images of each
 SITES = {
     "north": (("yellow",), 5),
