@@ -2,7 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-
 .PHONY: demo test quick check lint lint-page format benchmark browser screenshots clean
 
 demo: .venv/core
