@@ -404,7 +404,7 @@ def test_help_and_prediction_import_no_more_than_they_need(learn, photos):
     assert not {"torch", "transformers", "onnx", "matplotlib"} & set(loaded_by("info", "m.visvm"))
     loaded = set(loaded_by("predict", "m.visvm", photos / "red", "--quiet"))
     assert {"visvm.model.predictor", "onnxruntime"} <= loaded
-    unneeded = {"sklearn", "torch", "visvm.image_classifier", "visvm.learning"}
+    unneeded = {"sklearn", "torch", "visvm.bench", "visvm.image_classifier", "visvm.learning"}
     assert not {".".join(name.split(".")[:2]) for name in loaded} & unneeded
 
 

@@ -49,9 +49,9 @@ def predict(
 
 
 def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
-    from visvm.bench.report.formats import percent
     from visvm.cli.terminal import out, print_json
     from visvm.errors import shown
+    from visvm.formats import percent
 
     if as_json:
         top = [{"label": label, "score": score} for label, score in answer.top]

@@ -17,13 +17,13 @@ from rich.console import Console
 from sklearn.linear_model import SGDClassifier
 
 from visvm.bench.digits import DIGITS, digit_pictures
-from visvm.bench.report.formats import percent
 from visvm.cli.figures import draw_demo
 from visvm.cli.terminal import table
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.sources import Source, content_of
 from visvm.errors import InputError, shown
+from visvm.formats import percent
 from visvm.image_classifier import ImageClassifier
 from visvm.learning.labelled import Labelled, read_labelled
 from visvm.model.labels import Label

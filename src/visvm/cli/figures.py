@@ -8,9 +8,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no global state, no display needed
 
-from visvm.bench.report.formats import percent, shortened
+from visvm.bench.report.formats import shortened
 from visvm.bench.report.style import BLUE, ORANGE, styled
 from visvm.errors import InputError, shown
+from visvm.formats import percent
 from visvm.model.results import Evaluation
 
 _SUFFIXES = (".png", ".pdf", ".svg")

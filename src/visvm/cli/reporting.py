@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from visvm.bench.report.formats import percent
 from visvm.cli.terminal import note, out, table
+from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
