@@ -104,7 +104,7 @@ def evaluate(
 ) -> None:
     """Measure accuracy: overall, by class, and which classes are taken for which."""
     from visvm.cli.reporting import show_evaluation
-    from visvm.cli.terminal import note, print_json, progress_bars
+    from visvm.cli.terminal import answer, note, progress_bars
     from visvm.image_classifier import ImageClassifier
 
     if plot is not None:
@@ -125,19 +125,13 @@ def evaluate(
     if result.never_learned and not quiet:
         unknown = ", ".join(map(str, result.never_learned))
         note(f"Skipped, as the model does not know them: {unknown}")
-    if as_json:
-        print_json(result)
-    else:
-        show_evaluation(result)
+    answer(result, lambda: show_evaluation(result), as_json=as_json)
 
 
 def info(model: ModelPath, as_json: Json = False) -> None:
     """Show what a model knows: classes with counts, sessions, encoder, sizes."""
     from visvm.cli.reporting import describe, show_model
-    from visvm.cli.terminal import print_json
+    from visvm.cli.terminal import answer
 
     described = describe(model)
-    if as_json:
-        print_json(described)
-    else:
-        show_model(described)
+    answer(described, lambda: show_model(described), as_json=as_json)

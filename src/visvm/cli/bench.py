@@ -41,6 +41,7 @@ _DRY_RUN = typer.Option("--dry-run", help="Show the plan with its cost, and run 
 
 
 def bench(
+    context: typer.Context,
     recipes: Annotated[list[str] | None, _RECIPES] = None,
     methods: Annotated[str | None, _option("Methods to run, separated by commas.")] = None,
     datasets: Annotated[str | None, _option("Data sets, or folders with train/ and test/.")] = None,
@@ -61,7 +62,7 @@ def bench(
     from visvm.cli.terminal import out, progress_bars
 
     if not recipes:
-        _list_recipes()
+        _list_recipes(context)
         return
     changes = {
         "methods": _listed(methods, "--methods"),
@@ -92,10 +93,22 @@ def bench(
         out().print(f"{complete}; for tables and figures: visvm report {output}", markup=False)
 
 
-def _list_recipes() -> None:
+def _list_recipes(context: typer.Context) -> None:
+    """List the recipes, unless options ask for more than that."""
     from visvm.bench.recipe import built_in
     from visvm.cli.terminal import out, table
 
+    sources = {
+        each.opts[0]: context.get_parameter_source(str(each.name))
+        for each in context.command.params
+        if each.name != "quiet"
+    }
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise InputError(
+            f"{', '.join(given)} needs a recipe. Name one; 'visvm bench' lists them.",
+            code="recipe-missing",
+        )
     rows = [(recipe.name, recipe.title, recipe.paper) for recipe in built_in().values()]
     out().print(table("recipes", ["name", "what", "in the paper"], rows))
 

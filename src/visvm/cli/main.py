@@ -16,7 +16,7 @@ import typer
 
 from visvm import __version__
 from visvm.cli import ask, bench, learn, serve, sites
-from visvm.cli.options import Json, Quiet
+from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.upkeep import cache_app, weights_app
 from visvm.errors import InputError, VisvmError
 
@@ -172,7 +172,7 @@ def main() -> None:
 def describe_error(error: Exception) -> tuple[str, str] | None:
     """Return the code and the one line for what a user can put right; None for what only we can."""
     if isinstance(error, VisvmError):
-        return error.code, str(error)
+        return error.code, in_options(str(error))
     if hasattr(error, "format_message"):  # what typer raises for a wrong command or option
         if not error.format_message():  # help was shown, as no command was given
             return "usage", ""

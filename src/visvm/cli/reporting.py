@@ -1,17 +1,20 @@
 """What ``visvm learn``, ``evaluate`` and ``info`` show to people."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from visvm.cli.terminal import note, out, table
+from visvm.cli.terminal import answer, note, out, table
 from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import Evaluation, SessionReport, first_session_note
 from visvm.model.sites import SiteStatistics
+
+if TYPE_CHECKING:
+    from visvm.image_classifier import ImageClassifier
 
 
 def counted(n: int, what: str) -> str:
@@ -23,6 +26,18 @@ def counted(n: int, what: str) -> str:
     ('1 image', '2 new classes')
     """
     return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
+
+
+def knows(path: Path, classifier: "ImageClassifier") -> str:
+    """Say how many classes a model file knows."""
+    return f"{path} knows {counted(len(classifier.classes_), 'class')}"
+
+
+def answer_change(path: Path, said: str, as_json: bool, quiet: bool, **facts: object) -> None:
+    """Say what was done: in words, or by what the file holds now and more facts."""
+    described = describe(path) if as_json else {}
+    now = {name: described[name] for name in ("path", "bytes", "classes") if as_json}
+    answer({**now, **facts}, said, as_json=as_json, quiet=quiet)
 
 
 def show_report(model: Path, report: SessionReport) -> None:
