@@ -48,18 +48,14 @@ def serve(
     limits: Limits,
     started: Callable[[str, ImageClassifier], None],
 ) -> None:
-    """Serve a model until the process is stopped.
+    """Serve the model file at `path` until the process is stopped.
 
     Parameters
     ----------
-    path : Path
-        Of the model file.
     opened : callable
         Returns the model and the signature of its file; called once the address is ours.
     host, port : str, int
         Port 0 takes a free one.
-    tokens : Tokens
-    limits : Limits
     started : callable
         Called with the address and the model once both can be used.
     """
