@@ -81,10 +81,8 @@ def _expand(images: list[str]) -> list[Path]:
             matches = map(Path, glob.glob(str(path), recursive=True))
             found = sorted(match for match in matches if match.is_file())
         if not found:
-            raise InputError(
-                f"There are no images at {given}. Correct the path or the pattern.",
-                code="images-missing",
-            )
+            fact = f"There are no images at {given}."
+            raise InputError(f"{fact} Correct the path or the pattern.", code="images-missing")
         paths += found
     return paths
 
@@ -108,7 +106,7 @@ def evaluate(
     from visvm.image_classifier import ImageClassifier
 
     if plot is not None:
-        from visvm.cli.figures import check_figure_name
+        from visvm.cli.figures import check_figure_name, draw_evaluation
 
         check_figure_name(plot)
     classifier = ImageClassifier.load(
@@ -117,8 +115,6 @@ def evaluate(
     with progress_bars(quiet) as progress:
         result = classifier.evaluate(folder, skip_unreadable=skip_unreadable, progress=progress)
     if plot is not None:
-        from visvm.cli.figures import draw_evaluation
-
         draw_evaluation(result, plot)
         if not quiet:
             note(f"figure: {plot}")

@@ -59,9 +59,7 @@ Actors = Annotated[int | None, typer.Option(min=1, help="With --ray: encoders th
 BatchSize = Annotated[
     int | None, typer.Option(min=1, help="With --ray: images an encoder takes at a time.")
 ]
-KnownClass = Annotated[
-    str, typer.Argument(help="A class the model knows.", metavar="CLASS", show_default=False)
-]
+KnownClass = Annotated[str, typer.Argument(help="A class the model knows.", metavar="CLASS")]
 
 
 def learn(
@@ -187,7 +185,7 @@ def forget(
 def rename_class(
     model: ModelPath,
     old: KnownClass,
-    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW", show_default=False)],
+    new: Annotated[str, typer.Argument(help="Its new name.", metavar="NEW")],
     merge: Annotated[
         bool, typer.Option("--merge", help="If NEW is a class already, make both one.")
     ] = False,

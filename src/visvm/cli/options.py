@@ -25,16 +25,13 @@ Json = Annotated[
     bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars and no notes.")]
-ModelPath = Annotated[
-    Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False, callback=home)
-]
+ModelPath = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", callback=home)]
 Folder = Annotated[
     str,
     typer.Argument(
         help="A folder with one sub-folder per class, also as a URI (s3://…), or a CSV file of "
         "path,label.",
         metavar="FOLDER",
-        show_default=False,
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")]

@@ -100,12 +100,10 @@ def _opened(
 
 
 def _welcome(model: Path, address: str, classifier: "ImageClassifier", quiet: bool) -> None:
+    from visvm.cli.reporting import counted
     from visvm.cli.terminal import out
 
     if not quiet:
         n = len(classifier.classes_)
-        known = f"{n} class{'' if n == 1 else 'es'}" if n else "nothing yet"
-        out().print(
-            f"{model.name} knows {known}. Teach and ask it at {address}  (stop with Ctrl+C)",
-            markup=False,
-        )
+        known = f"{model.name} knows {counted(n, 'class') if n else 'nothing yet'}"
+        out().print(f"{known}. Teach and ask it at {address}  (stop with Ctrl+C)", markup=False)

@@ -21,10 +21,7 @@ from visvm.errors import InputError
 
 def merge(
     output: Annotated[
-        Path,
-        typer.Argument(
-            help="The new model file.", metavar="OUT", show_default=False, callback=home
-        ),
+        Path, typer.Argument(help="The new model file.", metavar="OUT", callback=home)
     ],
     models: Annotated[
         list[Path],
@@ -32,7 +29,6 @@ def merge(
             help="A model, and what to add to it: models grown from copies of it, or files of "
             "'visvm learn --statistics-only'.",
             metavar="MODEL SITE…",
-            show_default=False,
         ),
     ],
     force: Force = False,
@@ -70,10 +66,7 @@ def merge(
 def unmerge(
     model: ModelPath,
     site: Annotated[
-        Path,
-        typer.Argument(
-            help="The very file that was merged.", metavar="SITE", show_default=False, callback=home
-        ),
+        Path, typer.Argument(help="The very file that was merged.", metavar="SITE", callback=home)
     ],
     as_json: Json = False,
     quiet: Quiet = False,
@@ -93,9 +86,7 @@ def export(
     model: ModelPath,
     output: Annotated[
         Path | None,
-        typer.Argument(
-            help="The new file, for predicting.", metavar="OUT", show_default=False, callback=home
-        ),
+        typer.Argument(help="The new file, for predicting.", metavar="OUT", callback=home),
     ] = None,
     for_site: Annotated[
         Path | None,

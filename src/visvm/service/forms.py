@@ -153,6 +153,9 @@ class _Reader:
             "on_end": self._on_end,
         }
 
+    def _on_end(self) -> None:
+        self.whole = True
+
     def _on_part_begin(self) -> None:
         self._disposition, self._image, self._text = b"", None, bytearray()
 
@@ -212,6 +215,3 @@ class _Reader:
             except UnicodeDecodeError as error:
                 detail = "A label is not text in UTF-8. Convert it."
                 raise RefusedError(422, detail, code="label-not-utf-8") from error
-
-    def _on_end(self) -> None:
-        self.whole = True

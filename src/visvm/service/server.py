@@ -84,10 +84,8 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise InputError(
-            f"Cannot serve on {host}, port {port} ({why}). Choose another --port or --host.",
-            code="address-unavailable",
-        ) from error
+        advice = f"Cannot serve on {host}, port {port} ({why}). Choose another --port or --host."
+        raise InputError(advice, code="address-unavailable") from error
 
 
 def _is_loopback(host: str) -> bool:
