@@ -28,10 +28,8 @@ def check_figure_name(path: Path) -> None:
             code="figure-kind-unknown",
         )
     if not path.absolute().parent.is_dir():
-        raise InputError(
-            f"The folder of {shown(path)} does not exist. Make it, or choose another one.",
-            code="figure-folder-missing",
-        )
+        advice = f"The folder of {shown(path)} does not exist. Make it, or choose another one."
+        raise InputError(advice, code="figure-folder-missing")
 
 
 def draw_evaluation(result: Evaluation, path: Path) -> None:

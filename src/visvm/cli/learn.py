@@ -119,10 +119,8 @@ def _check_options(
 ) -> None:
     """Refuse options that do not go together, or not without another."""
     if ray is None and more:
-        raise InputError(
-            "--actors and --batch-size were given without --ray. Add it, or leave them out.",
-            code="option-without-ray",
-        )
+        advice = "--actors and --batch-size were given without --ray. Add it, or leave them out."
+        raise InputError(advice, code="option-without-ray")
     if output is None and force:
         raise InputError(
             "--force was given without --statistics-only. Leave it out: learning replaces "
@@ -132,15 +130,11 @@ def _check_options(
     if output is None:
         return
     if test is not None:
-        raise InputError(
-            "--statistics-only makes no model that --test could ask. Leave one of them out.",
-            code="option-test-without-model",
-        )
+        advice = "--statistics-only makes no model that --test could ask. Leave one of them out."
+        raise InputError(advice, code="option-test-without-model")
     if not model.exists():
-        raise ModelFileError(
-            f"There is no file {model}. Make one with 'visvm export MODEL --for-site'.",
-            code="file-missing",
-        )
+        advice = f"There is no file {model}. Make one with 'visvm export MODEL --for-site'."
+        raise ModelFileError(advice, code="file-missing")
     require_other(output, model, "--statistics-only")
 
 

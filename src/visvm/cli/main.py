@@ -115,15 +115,11 @@ def doctor(
         answer(found, lambda: show_data(root, states), as_json=as_json)
         return
     if what is not None:
-        raise InputError(
-            f"'visvm doctor' does not know {what!r}. Ask about 'data', or leave it out.",
-            code="doctor-unknown",
-        )
+        advice = f"'visvm doctor' does not know {what!r}. Ask about 'data', or leave it out."
+        raise InputError(advice, code="doctor-unknown")
     if data is not None:
-        raise InputError(
-            "--data was given without 'data'. Say 'visvm doctor data', or leave it out.",
-            code="option-without-data",
-        )
+        advice = "--data was given without 'data'. Say 'visvm doctor data', or leave it out."
+        raise InputError(advice, code="option-without-data")
     found = examine()
     answer(found, lambda: show(found), as_json=as_json)
 

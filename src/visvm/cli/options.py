@@ -154,19 +154,15 @@ def open_for_learning(
 def require_new(output: Path, force: bool) -> None:
     """Refuse to replace a file unless that is asked for."""
     if output.exists() and not force:
-        raise ModelFileError(
-            f"{output} already exists. Choose another name, or replace it with --force.",
-            code="file-exists",
-        )
+        advice = f"{output} already exists. Choose another name, or replace it with --force."
+        raise ModelFileError(advice, code="file-exists")
 
 
 def require_other(output: Path, model: Path, writing: str) -> None:
     """Refuse to write over the model that is read."""
     if model.exists() and output.exists() and output.samefile(model):
-        raise ModelFileError(
-            f"{writing} would write over the model {output}. Choose another name.",
-            code="output-is-model",
-        )
+        advice = f"{writing} would write over the model {output}. Choose another name."
+        raise ModelFileError(advice, code="output-is-model")
 
 
 def in_options(line: str) -> str:

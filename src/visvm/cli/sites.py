@@ -43,10 +43,8 @@ def merge(
     from visvm.model.file import read_header
 
     if len(models) < 2:
-        raise InputError(
-            "There is one model, and nothing to add to it. Use: visvm merge OUT MODEL SITE…",
-            code="merge-one",
-        )
+        advice = "There is one model, and nothing to add to it. Use: visvm merge OUT MODEL SITE…"
+        raise InputError(advice, code="merge-one")
     with locked(output, tell_waiting(output, quiet)):
         require_new(output, force)
         histories = [read_header(path).sessions for path in models]
@@ -110,10 +108,8 @@ def export(
     written = for_site if output is None else output
     if written is None or (output is not None and for_site is not None):
         got = "neither was" if written is None else "both were"
-        raise InputError(
-            f"Give OUT or --for-site SITE; {got} given. See 'visvm export --help'.",
-            code="export-output",
-        )
+        advice = f"Give OUT or --for-site SITE; {got} given. See 'visvm export --help'."
+        raise InputError(advice, code="export-output")
     require_new(written, force)
     require_other(written, model, "Exporting")
     classifier, site = ImageClassifier.load(model, for_prediction=True), None
