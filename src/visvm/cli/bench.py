@@ -81,9 +81,7 @@ def bench(
                 for group in _groups(recipe, data, results, progress, insist=insist)
                 for failure in _run(group, results, progress, quiet)
             ]
-    if failures:
-        said = f"Runs failed: {len(failures)}; the others are complete. The first: "
-        raise VisvmError(said + _said(failures[0]), code="runs-failed")
+    _require_none(failures)
     if not quiet:
         complete = f"{output / 'results.jsonl'} is complete"
         out().print(f"{complete}; for tables and figures: visvm report {output}", markup=False)
@@ -210,6 +208,12 @@ def _run(
                 yield outcome
             elif outcome.session == outcome.n_sessions:
                 say(_summary(outcome, list(results.accuracies(outcome.run).values())))
+
+
+def _require_none(failures: "list[Failure]") -> None:
+    if failures:
+        said = f"Runs failed: {len(failures)}; the others are complete. The first: "
+        raise VisvmError(said + _said(failures[0]), code="runs-failed")
 
 
 def _said(failure: "Failure") -> str:
