@@ -148,8 +148,8 @@ def test_a_token_is_taken_from_the_environment(place, tmp_path):
         (["--host", "0.0.0.0"], {"VISVM_TOKEN": "short"}, ["16"]),
         (["--host", "no.such.host.invalid"], {"VISVM_TOKEN": "x" * 20}, ["no.such.host.invalid"]),
         (["--encoder", "nonsense"], {}, ["nonsense"]),
-        (["--ridge", "-1"], {}, ["ridge"]),
-        (["--components", "0"], {}, ["n_components"]),
+        (["--ridge", "-1"], {}, ["--ridge must"]),
+        (["--components", "0"], {}, ["--components must"]),
         (["--port", "99999"], {}, ["port"]),
     ],
 )

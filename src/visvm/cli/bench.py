@@ -1,6 +1,7 @@
 """Commands for researchers: ``visvm bench`` and ``visvm report``."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,8 +78,7 @@ def bench(
         with open_for_appending(output) as results:
             failures = [
                 failure
-                for recipe in chosen
-                for group in _groups(recipe, data, results, progress, insist=insist)
+                for group in _groups(chosen, data, results, progress, insist=insist)
                 for failure in _run(group, results, progress, quiet)
             ]
     _require_none(failures)
@@ -143,7 +143,7 @@ def _read(recipes: list[str], changes: dict[str, Any], components: int | None) -
 
 
 def _groups(
-    recipe: "Recipe",
+    recipes: "list[Recipe]",
     data: Path | None,
     results: "Results",
     progress: "Progress",
@@ -151,7 +151,7 @@ def _groups(
     insist: bool,
     fetch: bool = True,
 ) -> "Iterator[RunGroup]":
-    """Plan a recipe, with a note on what is not run as one might think."""
+    """Plan recipes, with a note on what is not run as one might think."""
     from visvm.bench.plan import plan
     from visvm.cli.terminal import note
     from visvm.encoders.loading import load_encoder, require_local
@@ -166,7 +166,7 @@ def _groups(
                 raise
             raise EncoderError(f"encoder {name}: {error}", code=error.code) from None
 
-    for group in plan(recipe, data, load, progress):
+    for group in chain.from_iterable(plan(recipe, data, load, progress) for recipe in recipes):
         name, n_runs = group.data.name, len(group.runs)
         if n_outdated := sum(map(results.is_outdated, group.runs)):
             note(f"{n_outdated} of {n_runs} runs on {name} are of another revision: run again")
@@ -245,7 +245,7 @@ def _show_plan(
     path = output / FILE_NAME
     results = Results(path, read_rows(output) if path.exists() else [])
     speed = operations_per_second()
-    groups = _groups(recipe, data, results, progress, insist=insist, fetch=False)
+    groups = _groups([recipe], data, results, progress, insist=insist, fetch=False)
     costs = [_cost(group, results, speed) for group in groups]
     lines = [line for line, _, _ in costs]
     columns = ["data", "encoder", "runs to do", "images to encode", "encoding", "methods", "memory"]
