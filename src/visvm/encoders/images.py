@@ -35,7 +35,7 @@ from PIL import (
 from visvm.encoders.encoder import Pixels, Preprocessing
 from visvm.errors import ImageError, InputError
 
-TRANSFORMS: Final = ("crop", "squash")
+TRANSFORMS: Final = ("crop", "squash", "pad")
 MAX_PIXELS: Final = 200_000_000
 SUFFIXES: Final = {
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff"),
@@ -121,9 +121,10 @@ class Transform:
 
     Parameters
     ----------
-    kind : "crop" or "squash"
+    kind : "crop", "squash" or "pad"
         "crop" brings the shorter side to ``preprocessing.resize`` and cuts out the centre; "squash"
-        brings both sides to ``preprocessing.size``, whatever the aspect ratio. Both bicubic.
+        brings both sides to ``preprocessing.size``, whatever the aspect ratio; "pad" brings the
+        longer side to it and fills up with the mean colour. All bicubic.
     preprocessing : Preprocessing
 
     Examples
@@ -158,6 +159,9 @@ class Transform:
         """Return width and height of the scaled picture, before the centre is cut out."""
         if self.kind == "squash":
             return self.preprocessing.size, self.preprocessing.size
+        if self.kind == "pad":
+            size, long = self.preprocessing.size, max(width, height)
+            return max(round(size * width / long), 1), max(round(size * height / long), 1)
         resize, short = self.preprocessing.resize, min(width, height)
         return int(resize * width / short), int(resize * height / short)
 
@@ -175,18 +179,26 @@ class Transform:
         width, height = self.scaled(right - left, bottom - top)
         # Resampling the centre alone gives the pixels that cutting it out of the scaled picture
         # would give, and a picture of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
-        x0, x1 = _centre(left, right, width, p.size)
-        y0, y1 = _centre(top, bottom, height, p.size)
-        square = _rgb(image).resize(
-            (p.size, p.size), Image.Resampling.BICUBIC, box=(x0, y0, x1, y1), reducing_gap=3.0
+        x0, x1 = _centre(left, right, width, min(width, p.size))
+        y0, y1 = _centre(top, bottom, height, min(height, p.size))
+        shown = _rgb(image).resize(
+            (min(width, p.size), min(height, p.size)),
+            Image.Resampling.BICUBIC,
+            box=(x0, y0, x1, y1),
+            reducing_gap=3.0,
         )
         mean, std = (
             np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std)
         )
-        pixels = np.asarray(square).transpose(2, 0, 1).astype(np.float32, order="C")
+        pixels = np.asarray(shown).transpose(2, 0, 1).astype(np.float32, order="C")
         pixels *= (1 / (255 * std)).astype(np.float32)
         pixels -= (mean / std).astype(np.float32)
-        return pixels
+        if shown.size == (p.size, p.size):
+            return pixels
+        square = np.zeros((3, p.size, p.size), dtype=np.float32)  # the mean colour
+        down, across = (p.size - shown.height) // 2, (p.size - shown.width) // 2
+        square[:, down : down + shown.height, across : across + shown.width] = pixels
+        return square
 
 
 def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, float]:

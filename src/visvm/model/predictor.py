@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
-from visvm.encoders.catalog import CATALOG
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.images import Transform, check_transform
-from visvm.encoders.loading import load_encoder
+from visvm.encoders.loading import known_digest, load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
+from visvm.encoders.resolution import split_size
 from visvm.encoders.sources import Source, as_source, expanded
 from visvm.errors import (
     EncoderError,
@@ -219,8 +219,8 @@ class ImagePredictor:
     def load_encoder(self, progress: Progress = silent) -> Encoder:
         """Return the encoder, loaded when it is first needed; missing weights are fetched."""
         if self._encoder is None:
-            if self.encoder_name in CATALOG:  # known before anything is fetched
-                self._check_digest(CATALOG[self.encoder_name].sha256)
+            if (digest := known_digest(self.encoder_name)) is not None:  # before it is fetched
+                self._check_digest(digest)
             try:
                 encoder = load_encoder(self.encoder_name, progress)
             except (EncoderError, WeightsError) as error:
@@ -366,8 +366,11 @@ def _knows_no_class() -> Exception:
 
 def _absolute(name: str) -> str:
     """Return the name of an encoder; where it is a path, one that holds from any folder."""
-    path = expanded(name)
-    return str(path.resolve()) if name not in CATALOG and path.exists() else name
+    bare, size = split_size(name)
+    path = expanded(bare)
+    if known_digest(name) is not None or not path.exists():
+        return name
+    return str(path.resolve()) if size is None else f"{path.resolve()}@{size}"
 
 
 def _check_top(top: int) -> None:
