@@ -1,6 +1,7 @@
 """Images and labels in, a model out: what ``ImagePredictor`` does, and learning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,11 +11,11 @@ import numpy as np
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform
 from visvm.encoders.sources import Source, as_source
 from visvm.errors import IncompatibleModelError, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
+from visvm.learning.choosing import with_chosen_transform
 from visvm.learning.labelled import (
     Images,
     Labelled,
@@ -43,8 +44,9 @@ class ImageClassifier(ImagePredictor):
     n_components : int or None, default=15000
         D, the width of the random kernel map.
     random_state : int, default=0
-    transform : "crop" or "squash", default="crop"
-        How images become square: by cutting out the centre, or by squeezing.
+    transform : "auto", "crop", "squash" or "pad", default="auto"
+        How images become square: by cutting out the centre, by squeezing, or with margins. By
+        default the first session tries them on its own images.
     cache : bool, Path or FeatureCache, default=True
         Where features are kept so that an image is encoded once: in the user's cache folder, a file
         of one's own, or nowhere.
@@ -67,7 +69,7 @@ class ImageClassifier(ImagePredictor):
         n_components: int | None = 15000,
         random_state: int = 0,
         *,
-        transform: str = "crop",
+        transform: str = "auto",
         cache: bool | Path | FeatureCache = True,
         layers: Any = "auto",
         ridge: float | str = "auto",
@@ -137,14 +139,24 @@ class ImageClassifier(ImagePredictor):
         if test is not None:
             tests = read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
         self.check_options(progress)  # before hours are spent on encoding
-        self.model_, report = learn_session(
-            self.model_,
-            self._work(given, skip_unreadable),
-            test=tests,
-            engine=engine,
-            progress=progress,
-        )
+        with self._choosing_cache() as cache:
+            work = self._work(given, skip_unreadable, cache)
+            if self.model_ is None and self.transform == "auto":
+                work = with_chosen_transform(work, progress)
+            self.model_, report = learn_session(
+                self.model_, work, test=tests, engine=engine, progress=progress
+            )
+        self.transform = self.model_.encoder.transform
         return report
+
+    @contextmanager
+    def _choosing_cache(self) -> Iterator[bool | Path | FeatureCache]:
+        """Yield the cache; where there is none, one in memory for what a choice has encoded."""
+        if self.cache is not False or self.model_ is not None or self.transform != "auto":
+            yield self.cache
+            return
+        with FeatureCache(Path(":memory:"), limit=2**28) as cache:
+            yield cache
 
     def learn_statistics(
         self,
@@ -174,16 +186,18 @@ class ImageClassifier(ImagePredictor):
             )
         given = read_labelled(images, labels)
         self.check_options(progress)
-        work = self._work(given, skip_unreadable)
+        work = self._work(given, skip_unreadable, self.cache)
         return SiteStatistics(learn_sums(self.model_, work, engine=engine, progress=progress))
 
-    def _work(self, given: Labelled, skip_unreadable: bool) -> Work:
+    def _work(
+        self, given: Labelled, skip_unreadable: bool, cache: bool | Path | FeatureCache
+    ) -> Work:
         encoder = self.load_encoder()
         return plan_session(
             given,
             encoder,
-            Transform(self.transform, encoder.preprocessing),
-            self.cache,
+            self._transform(encoder),
+            cache,
             options=replace(self._options, layer_dims=encoder.layer_dims),
             start=None if self.model_ is None else self.model_.head,
             max_base_images=self.max_base_images,
@@ -363,7 +377,7 @@ class ImageClassifier(ImagePredictor):
         return encode_labelled(
             given,
             encoder,
-            Transform(self.transform, encoder.preprocessing),
+            self._transform(encoder),
             self.cache,
             stage="encoding",
             progress=progress,

@@ -54,12 +54,14 @@ def reference(array, kind, p):
 
 
 def _padded(image, p):
-    """All of the picture in the middle of a square of the mean colour, which is 0."""
+    """All of the picture in the middle of a square of the mean colour, in whole grey levels."""
     sides = [max(round(p.size * side / max(image.size)), 1) for side in image.size]
-    scaled = (np.asarray(image.resize(sides, Image.Resampling.BICUBIC)) / 255 - p.mean) / p.std
+    square = np.ones((p.size, p.size, 3)) * np.round(255 * np.array(p.mean))
     above, before = (p.size - sides[1]) // 2, (p.size - sides[0]) // 2
-    margins = ((above, p.size - sides[1] - above), (before, p.size - sides[0] - before), (0, 0))
-    return np.pad(scaled, margins).transpose(2, 0, 1)
+    square[above : above + sides[1], before : before + sides[0]] = image.resize(
+        sides, Image.Resampling.BICUBIC
+    )
+    return ((square / 255 - p.mean) / p.std).transpose(2, 0, 1)
 
 
 def grey_levels(difference, p=CLIP):

@@ -359,11 +359,11 @@ def test_what_has_learned_nothing_or_otherwise_is_refused(base, place, encoder, 
     other = ImageClassifier(encoder, n_components=14, cache=False, ridge=1.0, layers=(1, 3))
     other.learn(place / "base")
     north = other.learn_statistics(place / "north").model
-    squashed = replace(north, encoder=replace(north.encoder, transform="squash"))
+    cropped = replace(north, encoder=replace(north.encoder, transform="crop"))
     cases = {
         "merge-empty": load(tmp_path / "site.visvm"),
         "merge-kernel-map": other,
-        "merge-encoder": SiteStatistics(squashed),
+        "merge-encoder": SiteStatistics(cropped),
     }
     before = base.model_
     for code, each in cases.items():

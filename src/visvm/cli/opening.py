@@ -56,7 +56,7 @@ def open_for_learning(model: Path, options: dict[str, Any], *, cache: bool) -> "
         "random_state": ("--seed", settled.seed),
     }
     for name, (option, value) in own.items():
-        if options.get(name, value) != value:
+        if options.get(name, value) not in (value, "auto"):
             raise InputError(
                 f"{option} {options[name]} was given, but {model} already has {value}. "
                 "Leave the option out.",

@@ -51,7 +51,12 @@ NewEncoder = Annotated[
     ),
 ]
 NewTransform = Annotated[
-    str | None, typer.Option(help="For a new model: crop or squash.", show_default="crop")
+    str | None,
+    typer.Option(
+        help="For a new model: how photos become square, crop, squash or pad; auto tries them on "
+        "the first session's photos.",
+        show_default="auto",
+    ),
 ]
 NewComponents = Annotated[
     int | None,

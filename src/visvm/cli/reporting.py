@@ -10,7 +10,7 @@ from visvm.cli.terminal import note, out, table
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
-from visvm.model.results import Evaluation, SessionReport, first_session_note
+from visvm.model.results import Evaluation, SessionReport, TransformChoice, first_session_note
 from visvm.model.sites import SiteStatistics
 
 
@@ -42,6 +42,8 @@ def show_report(model: Path, report: SessionReport) -> None:
         f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}",
         markup=False,
     )
+    if report.transform is not None:
+        console.print(_chosen(report.transform), markup=False)
     if report.settled_on is not None:
         console.print(
             f"λ, blocks and mixer were settled on a sample of {report.settled_on} images; all "
@@ -64,6 +66,17 @@ def show_report(model: Path, report: SessionReport) -> None:
             style="bold",
             markup=False,
         )
+
+
+def _chosen(choice: TransformChoice) -> str:
+    """Say which transform was chosen, and by how much."""
+    if not choice.n:
+        return f"transform {choice.transform}, the default: too few photos to try others"
+    kinds = sorted(choice.accuracies, key=lambda kind: -choice.accuracies[kind])
+    shares = ", ".join(f"{kind} {percent(choice.accuracies[kind])}" for kind in kinds)
+    return (
+        f"transform {choice.transform}: of {choice.n} photos, left out one by one, {shares} right"
+    )
 
 
 def show_statistics(path: Path, sums: SiteStatistics) -> None:

@@ -36,6 +36,7 @@ from visvm.encoders.encoder import Pixels, Preprocessing
 from visvm.errors import ImageError, InputError
 
 TRANSFORMS: Final = ("crop", "squash", "pad")
+DEFAULT_TRANSFORM: Final = "squash"  # benchmarks/TRANSFORMS.md
 MAX_PIXELS: Final = 200_000_000
 SUFFIXES: Final = {
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff"),
@@ -105,12 +106,11 @@ def find_images(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def check_transform(kind: object) -> None:
-    """Refuse an unknown kind of transform."""
-    if kind not in TRANSFORMS:
+def check_transform(kind: object, *others: str) -> None:
+    """Refuse an unknown kind of transform; those and the others are known."""
+    if kind not in (known := (*others, *TRANSFORMS)):
         raise InputError(
-            f"The 'transform' parameter must be one of {', '.join(TRANSFORMS)}. "
-            f"Got {kind!r} instead.",
+            f"The 'transform' parameter must be one of {', '.join(known)}. Got {kind!r} instead.",
             code="transform-unknown",
         )
 
@@ -181,24 +181,25 @@ class Transform:
         # would give, and a picture of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
         x0, x1 = _centre(left, right, width, min(width, p.size))
         y0, y1 = _centre(top, bottom, height, min(height, p.size))
-        shown = _rgb(image).resize(
+        square = _rgb(image).resize(
             (min(width, p.size), min(height, p.size)),
             Image.Resampling.BICUBIC,
             box=(x0, y0, x1, y1),
             reducing_gap=3.0,
         )
+        if self.kind == "pad":
+            # in whole grey levels, so that the square can be kept as a picture
+            colour = tuple(round(255 * mean) for mean in p.mean)
+            corner = (p.size - square.width) // 2, (p.size - square.height) // 2
+            shown, square = square, Image.new("RGB", (p.size, p.size), colour)
+            square.paste(shown, corner)
         mean, std = (
             np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std)
         )
-        pixels = np.asarray(shown).transpose(2, 0, 1).astype(np.float32, order="C")
+        pixels = np.asarray(square).transpose(2, 0, 1).astype(np.float32, order="C")
         pixels *= (1 / (255 * std)).astype(np.float32)
         pixels -= (mean / std).astype(np.float32)
-        if shown.size == (p.size, p.size):
-            return pixels
-        square = np.zeros((3, p.size, p.size), dtype=np.float32)  # the mean colour
-        down, across = (p.size - shown.height) // 2, (p.size - shown.width) // 2
-        square[:, down : down + shown.height, across : across + shown.width] = pixels
-        return square
+        return pixels
 
 
 def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, float]:

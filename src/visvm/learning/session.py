@@ -148,6 +148,7 @@ def _report(
         skipped=tuple(str(each.path) for each in learned.unreadable.values()),
         base=len(work.sample) > 0,
         settled_on=len(work.sample) if sampled else None,
+        transform=work.choice,
     )
 
 

@@ -17,6 +17,7 @@ from visvm.head.head import Head
 from visvm.head.selection import shuffled_by_class
 from visvm.head.settle import HeadOptions
 from visvm.learning.labelled import Labelled
+from visvm.model.results import TransformChoice
 from visvm.progress import Progress
 
 MOST_CALIBRATION_IMAGES = 500
@@ -46,6 +47,8 @@ class Work:
         Places of the images on which the base session's choices are made; empty in later ones.
     calibration : frozenset of int
         Places of images whose features are wanted afterwards.
+    choice : TransformChoice or None
+        How the transform was chosen, where it was.
     """
 
     images: Labelled
@@ -57,6 +60,7 @@ class Work:
     start: Head | None
     sample: tuple[int, ...]
     calibration: frozenset[int]
+    choice: TransformChoice | None = None
 
     @property
     def rest(self) -> list[int]:

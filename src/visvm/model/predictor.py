@@ -14,7 +14,7 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform, check_transform
+from visvm.encoders.images import DEFAULT_TRANSFORM, Transform, check_transform
 from visvm.encoders.loading import known_digest, load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
 from visvm.encoders.resolution import split_size
@@ -60,11 +60,11 @@ class ImagePredictor:
         self,
         encoder: str | Encoder,
         *,
-        transform: str = "crop",
+        transform: str = "auto",
         cache: bool | Path | FeatureCache = True,
         options: HeadOptions | None = None,
     ) -> None:
-        check_transform(transform)
+        check_transform(transform, "auto")
         self._encoder = None if isinstance(encoder, str) else encoder
         self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
         self.transform = transform
@@ -236,6 +236,11 @@ class ImagePredictor:
             self._encoder = encoder
         return self._encoder
 
+    def _transform(self, encoder: Encoder) -> Transform:
+        """Return how images are prepared; by the default as long as nothing has chosen it."""
+        kind = DEFAULT_TRANSFORM if self.transform == "auto" else self.transform
+        return Transform(kind, encoder.preprocessing)
+
     def with_model(self, model: Model | None) -> Self:
         """Return a copy with another model, of the same encoder."""
         twin = copy.copy(self)
@@ -299,7 +304,7 @@ class ImagePredictor:
         self._known()
         _check_top(top)
         encoder, done = self.load_encoder(progress), 0
-        transform = Transform(self.transform, encoder.preprocessing)
+        transform = self._transform(encoder)
         with opened_cache(self.cache) as cache:
             for outcomes in encode_stream(images, encoder, transform, cache):
                 readable = [each for each in outcomes if not isinstance(each, Unreadable)]
