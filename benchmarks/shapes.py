@@ -35,13 +35,27 @@ def mixed(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
 
 def scene(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
     """Put it, small, anywhere in a scene of 2:1, also at the edge."""
-    ground = Image.fromarray(load_sample_images().images[int(generator.integers(2))])
-    ground = ground.resize((600, 300)).filter(ImageFilter.GaussianBlur(4))
-    side = int(generator.integers(150, 240))
-    small = picture.resize((side * 4 // 3, side), Image.Resampling.BICUBIC)
+    ground, small = _ground(generator), _small(picture, generator)
     corner = generator.integers(0, [601 - small.width, 301 - small.height])
     ground.paste(small, tuple(int(place) for place in corner))
     return ground
+
+
+def centred(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
+    """Put it, small, in the middle of a scene of 2:1, which has nothing else to say."""
+    ground, small = _ground(generator), _small(picture, generator)
+    ground.paste(small, ((600 - small.width) // 2, (300 - small.height) // 2))
+    return ground
+
+
+def _ground(generator: np.random.Generator) -> Image.Image:
+    ground = Image.fromarray(load_sample_images().images[int(generator.integers(2))])
+    return ground.resize((600, 300)).filter(ImageFilter.GaussianBlur(4))
+
+
+def _small(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
+    side = int(generator.integers(150, 240))
+    return picture.resize((side * 4 // 3, side), Image.Resampling.BICUBIC)
 
 
 def wide(picture: Image.Image, _: np.random.Generator) -> Image.Image:
@@ -49,7 +63,9 @@ def wide(picture: Image.Image, _: np.random.Generator) -> Image.Image:
     return picture.resize((480, 240), Image.Resampling.BICUBIC)
 
 
-SHAPES: dict[str, Make] = {each.__name__: each for each in (square, restored, mixed, scene, wide)}
+SHAPES: dict[str, Make] = {
+    each.__name__: each for each in (square, restored, wide, mixed, scene, centred)
+}
 
 
 def shaped(files: Sequence[Path], make: Make) -> list[bytes]:
