@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from visvm.bench.report.formats import percent
 from visvm.cli.terminal import note, out, table
+from visvm.encoders.images import DEFAULT_TRANSFORM
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
@@ -74,9 +75,8 @@ def _chosen(choice: TransformChoice) -> str:
         return f"transform {choice.transform}, the default: too few photos to try others"
     kinds = sorted(choice.accuracies, key=lambda kind: -choice.accuracies[kind])
     shares = ", ".join(f"{kind} {percent(choice.accuracies[kind])}" for kind in kinds)
-    return (
-        f"transform {choice.transform}: of {choice.n} photos, left out one by one, {shares} right"
-    )
+    why = "as no other is clearly ahead" if choice.transform == DEFAULT_TRANSFORM else "the best"
+    return f"transform {choice.transform}, {why}: of {choice.n} photos left out in turn, {shares} right"
 
 
 def show_statistics(path: Path, sums: SiteStatistics) -> None:

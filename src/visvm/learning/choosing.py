@@ -44,7 +44,7 @@ def _choose(work: Work, seed: int, progress: Progress) -> TransformChoice:
     known = images.only({label for label, count in counts.items() if count > 1})
     most = min(len(images.labels) // _SHARE, _MOST)
     sample = known.at(stratified(known.labels, most, seed))
-    if most < _LEAST or len(set(sample.labels)) < 2:
+    if len(sample.labels) < _LEAST or len(set(sample.labels)) < 2:
         return TransformChoice(DEFAULT_TRANSFORM)
     rights: dict[str, NDArray[np.float64]] = {}
     with opened_cache(work.cache) as opened:
@@ -76,7 +76,7 @@ def _winner(rights: dict[str, NDArray[np.float64]]) -> str:
     def lead(kind: str) -> float:
         difference = rights[kind] - rights[DEFAULT_TRANSFORM]
         error = difference.std() / np.sqrt(len(difference))
-        return float(difference.mean() / error) if error else 0.0
+        return float(difference.mean() / max(error, 1e-9))
 
     leads = {kind: lead(kind) for kind in rights}
     best = max(leads, key=lambda kind: leads[kind])
