@@ -76,7 +76,8 @@ def _chosen(choice: TransformChoice) -> str:
     kinds = sorted(choice.accuracies, key=lambda kind: -choice.accuracies[kind])
     shares = ", ".join(f"{kind} {percent(choice.accuracies[kind])}" for kind in kinds)
     why = "as no other is clearly ahead" if choice.transform == DEFAULT_TRANSFORM else "the best"
-    return f"transform {choice.transform}, {why}: of {choice.n} photos left out in turn, {shares} right"
+    tried = f"of {choice.n} photos left out in turn, {shares} right"
+    return f"transform {choice.transform}, {why}: {tried}"
 
 
 def show_statistics(path: Path, sums: SiteStatistics) -> None:
