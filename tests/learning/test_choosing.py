@@ -113,6 +113,6 @@ def test_photos_that_cannot_be_read_do_not_stop_the_trial(encoder):
 def test_a_lead_within_chance_is_none():
     right = np.array([1.0] * 15 + [0.0] * 5)
     ahead = {"squash": right, "crop": np.r_[right[:-1], 1.0]}
-    assert choosing._winner(ahead) == "squash"
-    assert choosing._winner({"squash": right, "crop": np.ones(20)}) == "crop"
-    assert choosing._winner({"squash": np.ones(20), "pad": np.ones(20)}) == "squash"
+    assert choosing.winner(ahead) == "squash"
+    assert choosing.winner({"squash": right, "crop": np.ones(20)}) == "crop"
+    assert choosing.winner({"squash": np.ones(20), "pad": np.ones(20)}) == "squash"

@@ -21,7 +21,7 @@ _MOST = 400  # photos on which every transform is tried
 _LEAST = 12
 # The winner's features are kept, so a trial on every sixth photo costs a third more encoding.
 _SHARE = 3 * (len(TRANSFORMS) - 1)
-_STANDARD_ERRORS = 2.0  # by which another transform must be ahead of the default
+STANDARD_ERRORS = 1.5  # by which another must be ahead of the default: benchmarks/TRANSFORMS.md
 _COMPONENTS = 2000  # D of the trial, in which accuracies are only compared
 
 
@@ -29,7 +29,7 @@ def with_chosen_transform(work: Work, progress: Progress) -> Work:
     """Return the work of a first session with the transform that suits its photos.
 
     Every transform is tried on a sample, in which each photo is scored as if it were not learned.
-    The default stays unless another one is ahead of it by more than two standard errors. What is
+    The default stays unless another one is ahead of it by more than 1.5 standard errors. What is
     encoded for it stays in the work's cache.
     """
     choice = _choose(work, seed_of(work.options.random_state), progress)
@@ -54,15 +54,15 @@ def _choose(work: Work, seed: int, progress: Progress) -> TransformChoice:
             encoded = encode_files(sample.sources, encoder, transform, opened, progress, stage)
             labels = np.array([sample.labels[place] for place in encoded.places])
             final = encoded.features[:, -encoder.layer_dims[-1] :]
-            rights[kind] = _right_unlearned(final, labels, seed)
+            rights[kind] = right_unlearned(final, labels, seed)
     return TransformChoice(
-        _winner(rights),
+        winner(rights),
         len(rights[DEFAULT_TRANSFORM]),
         {kind: float(right.mean()) for kind, right in rights.items()},
     )
 
 
-def _right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
+def right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
     """Return 1 for every photo that a head without it would recognise, and 0 for others, (n,)."""
     options = HeadOptions(n_components=_COMPONENTS, fused=False, random_state=seed)
     head = Head.blank(settle(features, labels, options)).learned(features, labels).solved()
@@ -70,8 +70,15 @@ def _right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDAr
     return np.asarray(head.classes[scores.argmax(axis=1)] == labels, dtype=np.float64)
 
 
-def _winner(rights: dict[str, NDArray[np.float64]]) -> str:
-    """Return the default, or what is ahead of it by more than the chance of the sample."""
+def winner(rights: dict[str, NDArray[np.float64]], errors: float = STANDARD_ERRORS) -> str:
+    """Return the default transform, or the one that is ahead of it by so many standard errors.
+
+    Parameters
+    ----------
+    rights : dict of arrays of shape (n,)
+        By transform, what ``right_unlearned`` returns for the same photos.
+    errors : float, default=1.5
+    """
 
     def lead(kind: str) -> float:
         difference = rights[kind] - rights[DEFAULT_TRANSFORM]
@@ -80,4 +87,4 @@ def _winner(rights: dict[str, NDArray[np.float64]]) -> str:
 
     leads = {kind: lead(kind) for kind in rights}
     best = max(leads, key=lambda kind: leads[kind])
-    return best if leads[best] > _STANDARD_ERRORS else DEFAULT_TRANSFORM
+    return best if leads[best] > errors else DEFAULT_TRANSFORM
