@@ -50,6 +50,8 @@ class DataSet:
     name: str  # as in recipes and on the command line
     title: str  # for people
     n_classes: int  # of the benchmark
+    increment: int  # classes a session
+    half: int  # classes of the base session of the protocol that begins with half of them
     classes: str  # which these are; always the first of the sorted names of the class folders
     splits: tuple[Split, ...]
     folders: tuple[str, ...]  # where it is looked for below the data folder
@@ -57,16 +59,6 @@ class DataSet:
     source: str  # where it is officially obtained
     url: str
     terms: str  # its licence, in short
-
-    @property
-    def increment(self) -> int:
-        """Classes a session."""
-        return self.n_classes // 10
-
-    @property
-    def half(self) -> int:
-        """Classes of the base session of the protocol that begins with half of them."""
-        return self.n_classes // 2
 
     @property
     def b0(self) -> str:
@@ -89,7 +81,8 @@ def _read() -> dict[str, DataSet]:
     content = tomllib.loads(files("visvm.bench").joinpath("datasets.toml").read_text("utf-8"))
     for name, said in content.items():
         folders = {"folders": [name], "layout": f"{name}/{{train,test}}/CLASS/IMAGES"}
-        content[name] = {"name": name, **folders, **said}
+        sizes = {"increment": said["n_classes"] // 10, "half": said["n_classes"] // 2}
+        content[name] = {"name": name, **sizes, **folders, **said}
     return msgspec.convert(content, dict[str, DataSet])
 
 
