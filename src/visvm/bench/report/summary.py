@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -20,6 +21,11 @@ OURS, ORACLE = _of_kind("ours", "oracle")
 RELATIVES = _of_kind("relative")
 BASELINES = _of_kind("baseline", "relative")
 """As tables show them; methods of one's own stand between these and ours."""
+
+_method_in_setting = attrgetter(
+    *("run.method", "run.data_digest", "run.weights_digest", "run.transform_key"),
+    *("run.protocol", "run.split"),
+)
 
 Mark = Literal["best", "second", ""]
 T = TypeVar("T")
@@ -122,11 +128,8 @@ class Spread:
 def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
     """Put rows together to runs; of two rows of one session the later counts.
 
-    Parameters
-    ----------
-    rows : sequence of Row
-        Of a method in a setting only the newest revision counts, even for seeds and options that
-        were not measured again: means must not mix two programs.
+    Of a method in a setting only the newest revision counts, even for seeds and options that were
+    not measured again: means must not mix two programs.
     """
     finished, unfinished = [], []
     newest = {
@@ -144,18 +147,6 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
         else:
             unfinished.append(UnfinishedRun(run, tuple(sorted(by_session)), n_sessions))
     return finished, unfinished
-
-
-def _method_in_setting(row: Row) -> tuple[str, ...]:
-    run = row.run
-    return (
-        run.method,
-        run.data_digest,
-        run.weights_digest,
-        run.transform_key,
-        run.protocol,
-        run.split,
-    )
 
 
 def competes(method: str) -> bool:
