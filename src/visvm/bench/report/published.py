@@ -130,11 +130,7 @@ def read_published() -> Published:
 
 
 def _numbers(accuracies: Any, forgetting: float | None, seeds: Any) -> Numbers:
-    average, final = (
-        accuracies or (seeds and (seeds["average"][0], seeds["final"][0])) or (None, None)
-    )
-    with_std = seeds is not None and len(seeds["average"]) == 2
-    average_seeds, final_seeds = (
-        (tuple(seeds["average"]), tuple(seeds["final"])) if with_std else (None, None)
-    )
-    return Numbers(average, final, forgetting, average_seeds, final_seeds)
+    averages, finals = (seeds["average"], seeds["final"]) if seeds else ([None], [None])
+    average, final = accuracies or (averages[0], finals[0])
+    pairs = [tuple(each) if len(averages) == 2 else None for each in (averages, finals)]
+    return Numbers(average, final, forgetting, *pairs)

@@ -98,9 +98,8 @@ class FinishedRun:
     @property
     def peak_memory(self) -> int | None:
         """The most of any session, in bytes; None where no row says it."""
-        return max(
-            (row.peak_memory for row in self.rows if row.peak_memory is not None), default=None
-        )
+        told = [row.peak_memory for row in self.rows if row.peak_memory is not None]
+        return max(told, default=None)
 
     @property
     def n_images(self) -> int:
@@ -141,9 +140,8 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
         if sorted(by_session) == list(range(1, n_sessions + 1)):
-            finished.append(
-                FinishedRun(run, tuple(by_session[session] for session in sorted(by_session)))
-            )
+            ordered = tuple(by_session[session] for session in sorted(by_session))
+            finished.append(FinishedRun(run, ordered))
         else:
             unfinished.append(UnfinishedRun(run, tuple(sorted(by_session)), n_sessions))
     return finished, unfinished
@@ -212,12 +210,8 @@ def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
     order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
 
     def place(each: FinishedRun) -> tuple[Any, ...]:
-        return (
-            order.get(each.run.method, order[None]),
-            by_number(each.label),
-            each.run.class_order_seed,
-            each.run.seed,
-        )
+        method = order.get(each.run.method, order[None])
+        return method, by_number(each.label), each.run.class_order_seed, each.run.seed
 
     return sorted(runs, key=place)
 
