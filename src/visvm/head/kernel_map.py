@@ -11,7 +11,7 @@ proves that the same R was drawn.
 """
 
 import hashlib
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -69,6 +69,13 @@ def frozen_normal(seed: int, size: int) -> Array:
         drawn[found : found + len(pairs)] = pairs
         found += len(pairs)
     return drawn
+
+
+class MapEntry(TypedDict):
+    """How a model file names a map, beside its width."""
+
+    seed: int
+    digest: str
 
 
 class KernelMap:
@@ -136,15 +143,15 @@ class KernelMap:
             sha.update(self.matrix.astype("<f8", copy=False).data)
         return sha.hexdigest()
 
+    @property
+    def entry(self) -> MapEntry:
+        """What a file keeps of the map, which is drawn again from it."""
+        return {"seed": self.seed, "digest": self.digest}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "n_inputs": self.n_inputs,
-            "n_components": self.n_components,
-            "seed": self.seed,
-            "digest": self.digest,
-        }
+        return {"n_inputs": self.n_inputs, "n_components": self.n_components, **self.entry}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["n_inputs"], state["n_components"], state["seed"])  # type: ignore[misc]
-        if self.digest != state["digest"]:
+        if self.__getstate__() != state:
             raise RuntimeError("The map drawn from its seed is not the one that was pickled.")

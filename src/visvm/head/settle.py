@@ -14,7 +14,7 @@ from visvm.errors import InputError
 from visvm.head import memory
 from visvm.head.checks import Labels, is_count, is_filled, is_positive, parameter_error, seed_of
 from visvm.head.fusion import OPTIMIZERS, MixerOptions, train_mixer
-from visvm.head.kernel_map import KernelMap
+from visvm.head.kernel_map import KernelMap, MapEntry
 from visvm.head.lift import Features, Lift
 from visvm.head.products import Array, Indices
 from visvm.head.selection import (
@@ -108,6 +108,15 @@ class HeadOptions:
         if not self.fused or self.layer_dims is None:
             return (n_features,)
         return tuple(int(dim) for dim in self.layer_dims)
+
+    def kernel_map(self, n_inputs: int) -> KernelMap:
+        """Draw the random map for fused features of this width."""
+        return KernelMap(n_inputs, self.n_components, seed_of(self.random_state))
+
+    @staticmethod
+    def of_map(entry: MapEntry) -> dict[str, Any]:
+        """Return the options, beside ``n_components``, by which a map is drawn again."""
+        return {"random_state": entry["seed"]}
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -230,8 +239,8 @@ def settle(
         )
     present, targets = np.unique(y, return_inverse=True)
     _require_memory(len(X), len(present), dims, options)
-    kernel_map = KernelMap(dims[-1], options.n_components, seed_of(options.random_state))
     weight = np.ones(len(X)) if weight is None else weight
+    kernel_map = options.kernel_map(dims[-1])
     return _Base(X, targets, weight, options, dims, kernel_map).settle(progress)
 
 

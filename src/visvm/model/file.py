@@ -22,7 +22,7 @@ from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
-from visvm.head.kernel_map import KernelMap
+from visvm.head.kernel_map import MapEntry
 from visvm.head.lift import Lift
 from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
 from visvm.head.selection import LayerTrial, RidgeTrial
@@ -45,11 +45,6 @@ class _LayerEntry(TypedDict):
     accuracy: float
 
 
-class _MapEntry(TypedDict):
-    seed: int
-    digest: str
-
-
 class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the header says about the head: the options, and what was settled."""
 
@@ -66,7 +61,7 @@ class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     chosen_ridge: float
     ridge_path: list[dict[str, float]]
     layer_path: list[_LayerEntry]
-    kernel_map: _MapEntry
+    kernel_map: MapEntry
     form: Literal["thin", "dense"] | None
     solved: bool = True
     optimizer: str = "sgd"  # which early files do not name: there was no other
@@ -155,7 +150,7 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         chosen_ridge=settled.ridge,
         ridge_path=[trial._asdict() for trial in settled.ridge_path],
         layer_path=[cast(_LayerEntry, trial._asdict()) for trial in settled.layer_path],
-        kernel_map={"seed": settled.seed, "digest": settled.lift.kernel_map.digest},
+        kernel_map=settled.lift.kernel_map.entry,
         form=form,
         solved=head.coefficients is not None,
     )
@@ -330,8 +325,8 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
         n_components=head.n_components,
         ridge=head.ridge,
         svm_cost=head.svm_cost,
-        random_state=head.kernel_map["seed"],
         mixer=MixerOptions(**{name: getattr(head, name) for name in MIXER_OPTIONS}),
+        **HeadOptions.of_map(head.kernel_map),
     )
     options.check("the model")
     if not is_positive(head.chosen_ridge):
@@ -340,8 +335,8 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     for name in ("coefficients", "class_sums"):  # before R of any size is drawn
         if name in tensors and len(tensors[name]) != rows:
             raise ValueError(f"{name} has {len(tensors[name])} rows, not {rows}")
-    kernel_map = KernelMap(dims[-1], head.n_components, head.kernel_map["seed"])
-    if kernel_map.digest != head.kernel_map["digest"]:
+    kernel_map = options.kernel_map(dims[-1])
+    if kernel_map.entry != head.kernel_map:
         raise altered(path, "the random map drawn from its seed is another")
     return Settled(
         options,
