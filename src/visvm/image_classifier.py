@@ -15,7 +15,6 @@ from visvm.encoders.sources import Source, as_source
 from visvm.errors import IncompatibleModelError, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
-from visvm.learning.choosing import with_chosen_transform
 from visvm.learning.labelled import (
     Images,
     Labelled,
@@ -23,7 +22,7 @@ from visvm.learning.labelled import (
     encode_labelled,
     read_labelled,
 )
-from visvm.learning.session import learn_session, learn_sums
+from visvm.learning.session import learn_session, learn_sums, with_chosen_transform
 from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes
 from visvm.model.labels import Label, check_label, some_of

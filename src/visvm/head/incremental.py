@@ -28,7 +28,7 @@ from visvm.head.checks import (
     check_one_kind,
 )
 from visvm.head.head import Head
-from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import KernelMap
 from visvm.head.products import Array
 from visvm.head.selection import RidgeTrial
 from visvm.head.settle import HeadOptions, settle

@@ -14,8 +14,7 @@ from visvm.errors import InputError
 from visvm.head import memory
 from visvm.head.checks import Labels, is_count, is_filled, is_positive, parameter_error, seed_of
 from visvm.head.fusion import OPTIMIZERS, MixerOptions, train_mixer
-from visvm.head.kernel_map import KernelMap, MapEntry
-from visvm.head.lift import Features, Lift
+from visvm.head.lift import Features, KernelMap, Lift, MapEntry
 from visvm.head.products import Array, Indices
 from visvm.head.selection import (
     RIDGE_CANDIDATES,

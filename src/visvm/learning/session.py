@@ -1,18 +1,24 @@
 """One session: images → a model that has learned them, and a report of it."""
 
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from visvm.encoders.pipeline import refuse_unreadable
+from visvm.encoders.cache import opened_cache
+from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.images import DEFAULT_TRANSFORM, TRANSFORMS, Transform
+from visvm.encoders.pipeline import encode_files, refuse_unreadable
 from visvm.errors import InputError
 from visvm.head.calibration import log_likelihoods
-from visvm.head.checks import check_one_kind
+from visvm.head.checks import Labels, check_one_kind, seed_of
 from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
+from visvm.head.settle import HeadOptions, settle
 from visvm.learning.labelled import (
     OR_SKIP,
     Labelled,
@@ -21,12 +27,19 @@ from visvm.learning.labelled import (
     none_readable,
 )
 from visvm.learning.local import LocalEngine
-from visvm.learning.work import Engine, Learned, Work
+from visvm.learning.work import Engine, Learned, Work, stratified
 from visvm.model import changes
 from visvm.model.labels import Label, is_forgotten
-from visvm.model.results import SessionReport, SessionTest, session_test
+from visvm.model.results import SessionReport, SessionTest, TransformChoice, session_test
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
+
+_MOST = 400  # photos on which every transform is tried
+_LEAST = 12
+# The winner's features are kept, so a trial on every sixth photo costs a third more encoding.
+_SHARE = 3 * (len(TRANSFORMS) - 1)
+_STANDARD_ERRORS = 2.0  # by which another transform must be ahead of the default
+_COMPONENTS = 2000  # D of the trial, in which accuracies are only compared
 
 
 def learn_session(
@@ -156,7 +169,7 @@ def _calibrated(
     before: Model, head: Head, work: Work, learned: Learned, progress: Progress
 ) -> Calibration:
     """Measure, by some images of a session, how far scores can be trusted."""
-    named = np.array([not is_forgotten(label) for label in head.classes.tolist()], dtype=bool)
+    named = replace(before, head=head).shown
     n_classes, old = int(named.sum()), before.calibration
     # Of dense sums, leaving samples out costs another factorisation: only where many classes have
     # come since the last time.
@@ -222,3 +235,64 @@ class _Clock:
         """Count some of a stage's time to another one."""
         self.seconds[stage] -= seconds
         self.seconds[other] = self.seconds.get(other, 0.0) + seconds
+
+
+# The transform of a first session
+
+
+def with_chosen_transform(work: Work, progress: Progress) -> Work:
+    """Return the work of a first session with the transform that suits its photos.
+
+    Every transform is tried on a sample, in which each photo is scored as if it were not learned.
+    The default stays unless another one is ahead of it by more than two standard errors. What is
+    encoded for it stays in the work's cache.
+    """
+    choice = _choose(work, seed_of(work.options.random_state), progress)
+    return replace(
+        work, transform=Transform(choice.transform, work.encoder.preprocessing), choice=choice
+    )
+
+
+def _choose(work: Work, seed: int, progress: Progress) -> TransformChoice:
+    images, encoder = work.images, work.encoder
+    counts = Counter(images.labels)
+    known = images.only({label for label, count in counts.items() if count > 1})
+    most = min(len(images.labels) // _SHARE, _MOST)
+    sample = known.at(stratified(known.labels, most, seed))
+    if most < _LEAST or len(set(sample.labels)) < 2:
+        return TransformChoice(DEFAULT_TRANSFORM)
+    rights: dict[str, NDArray[np.float64]] = {}
+    with opened_cache(work.cache) as opened:
+        for kind in TRANSFORMS:
+            transform = Transform(kind, encoder.preprocessing)
+            stage = f"trying the transform {kind}"
+            encoded = encode_files(sample.sources, encoder, transform, opened, progress, stage)
+            labels = np.array([sample.labels[place] for place in encoded.places])
+            final = encoded.features[:, -encoder.layer_dims[-1] :]
+            rights[kind] = _right_unlearned(final, labels, seed)
+    return TransformChoice(
+        _winner(rights),
+        len(rights[DEFAULT_TRANSFORM]),
+        {kind: float(right.mean()) for kind, right in rights.items()},
+    )
+
+
+def _right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
+    """Return 1 for every photo that a head without it would recognise, and 0 for others, (n,)."""
+    options = HeadOptions(n_components=_COMPONENTS, fused=False, random_state=seed)
+    head = Head.blank(settle(features, labels, options)).learned(features, labels).solved()
+    scores = head.leave_one_out_scores(features, labels)
+    return np.asarray(head.classes[scores.argmax(axis=1)] == labels, dtype=np.float64)
+
+
+def _winner(rights: dict[str, NDArray[np.float64]]) -> str:
+    """Return the default, or what is ahead of it by more than the chance of the sample."""
+
+    def lead(kind: str) -> float:
+        difference = rights[kind] - rights[DEFAULT_TRANSFORM]
+        error = difference.std() / np.sqrt(len(difference))
+        return float(difference.mean() / error) if error else 0.0
+
+    leads = {kind: lead(kind) for kind in rights}
+    best = max(leads, key=lambda kind: leads[kind])
+    return best if leads[best] > _STANDARD_ERRORS else DEFAULT_TRANSFORM

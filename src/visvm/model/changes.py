@@ -11,7 +11,7 @@ from visvm.head.checks import Labels
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.statistics import Statistics
-from visvm.model.labels import Label, forgotten_label, some_of
+from visvm.model.labels import FORGOTTEN, Label, some_of
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
 from visvm.model.state import Calibration, EncoderId, MergedSite, Model
@@ -220,7 +220,7 @@ def class_forgotten(model: Model, label: Label) -> Model:
         raise NeverLearnedError(
             f"There is no class {label!r}. Known: {some_of(known)}.", code="class-unknown"
         )
-    hidden = forgotten_label(isinstance(label, str))
+    hidden = FORGOTTEN[0] if isinstance(label, str) else FORGOTTEN[1]
     return replace(
         model,
         head=model.head.renamed(label, hidden, merge=True),

@@ -22,8 +22,7 @@ from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
-from visvm.head.kernel_map import MapEntry
-from visvm.head.lift import Lift
+from visvm.head.lift import Lift, MapEntry
 from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled

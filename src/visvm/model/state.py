@@ -12,7 +12,7 @@ from visvm.head.checks import Labels
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.products import Array
-from visvm.model.labels import Label, forgotten_label, is_forgotten
+from visvm.model.labels import FORGOTTEN, Label
 from visvm.model.results import Prediction, SessionReport
 
 FileKind = Literal["whole", "predictor", "site", "sums", "journal"]
@@ -131,8 +131,9 @@ class Model:
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Which classes of the head may be answered with, (C,): forgotten ones may not."""
-        hidden = forgotten_label(self.head.classes.dtype.kind == "U")
-        return np.array([label != hidden for label in self.head.classes.tolist()], dtype=bool)
+        return np.array(
+            [label not in FORGOTTEN for label in self.head.classes.tolist()], dtype=bool
+        )
 
     @property
     def classes(self) -> Labels:
@@ -142,7 +143,7 @@ class Model:
     @property
     def class_counts(self) -> tuple[int, ...]:
         """How many images of each of ``classes`` were learned."""
-        return tuple(count for label, count in self.counts.items() if not is_forgotten(label))
+        return tuple(count for label, count in self.counts.items() if label not in FORGOTTEN)
 
     @property
     def numbers(self) -> bool:

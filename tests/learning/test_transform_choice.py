@@ -10,7 +10,7 @@ from visvm import ImageClassifier
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.images import DEFAULT_TRANSFORM, TRANSFORMS
 from visvm.encoders.loading import load_encoder
-from visvm.learning import choosing
+from visvm.learning import session
 from visvm.model.results import TransformChoice
 
 SIDE = 16
@@ -113,6 +113,6 @@ def test_photos_that_cannot_be_read_do_not_stop_the_trial(encoder):
 def test_a_lead_within_chance_is_none():
     right = np.array([1.0] * 15 + [0.0] * 5)
     ahead = {"squash": right, "crop": np.r_[right[:-1], 1.0]}
-    assert choosing._winner(ahead) == "squash"
-    assert choosing._winner({"squash": right, "crop": np.ones(20)}) == "crop"
-    assert choosing._winner({"squash": np.ones(20), "pad": np.ones(20)}) == "squash"
+    assert session._winner(ahead) == "squash"
+    assert session._winner({"squash": right, "crop": np.ones(20)}) == "crop"
+    assert session._winner({"squash": np.ones(20), "pad": np.ones(20)}) == "squash"
