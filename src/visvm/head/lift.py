@@ -30,10 +30,7 @@ _BLOCK = 1 << 16  # candidate pairs drawn at a time: part of the stream's defini
 
 
 def _log(x: Array) -> Array:
-    """Return the natural logarithm of positive x, with the same bits on every machine.
-
-    It is made of basic IEEE operations only.
-    """
+    """Return the natural logarithm of positive x, by basic IEEE operations only."""
     mantissa, exponent = np.frexp(x)  # exact
     low = mantissa < _SQRT_HALF
     mantissa = np.where(low, mantissa * 2.0, mantissa)
@@ -119,7 +116,10 @@ class KernelMap:
             normal = frozen_normal(seed, n_inputs * n_components)
             normal /= np.sqrt(float(n_inputs))
             self.matrix = normal.reshape(n_inputs, n_components)
-        self.digest = self._compute_digest()
+        sha = hashlib.sha256(f"visvm kernel map 1 {n_inputs}x{n_components}\n".encode())
+        if self.matrix is not None:
+            sha.update(self.matrix.astype("<f8", copy=False).data)
+        self.digest = sha.hexdigest()
 
     @property
     def width(self) -> int:
@@ -127,28 +127,11 @@ class KernelMap:
         return self.n_inputs if self.n_components is None else self.n_components
 
     def lift(self, fused: Array) -> Array:
-        """Lift features, in float64.
-
-        Parameters
-        ----------
-        fused : array of shape (n, d)
-
-        Returns
-        -------
-        array of shape (n, D)
-            A new array.
-        """
+        """Lift features, (n, d), to a new array of float64, (n, D)."""
         if self.matrix is None:
             return np.array(fused, dtype=np.float64, order="C")
         lifted = product(np.asarray(fused, dtype=np.float64), self.matrix)
         return np.maximum(lifted, 0.0, out=lifted)
-
-    def _compute_digest(self) -> str:
-        shape = f"{self.n_inputs}x{self.n_components}".encode()
-        sha = hashlib.sha256(b"visvm kernel map 1 " + shape + b"\n")
-        if self.matrix is not None:
-            sha.update(self.matrix.astype("<f8", copy=False).data)
-        return sha.hexdigest()
 
     @property
     def entry(self) -> MapEntry:
@@ -204,13 +187,8 @@ class Lift:
         return hashlib.sha256(" ".join(self._digests()).encode()).hexdigest()
 
     def require_same(self, other: "Lift") -> None:
-        """Refuse a lift whose sums cannot be added to those of this one.
-
-        Raises
-        ------
-        IncompatibleModelError
-        """
-        (my_map, my_mixer), (their_map, their_mixer) = self._digests(), other._digests()
+        """Refuse a lift whose sums cannot be added to those of this one."""
+        (my_map, my_mixer), (their_map, their_mixer) = self.digests, other.digests
         if my_map != their_map:
             raise IncompatibleModelError(
                 f"The models have different kernel maps ({my_map[:12]} and {their_map[:12]}), so "
@@ -226,5 +204,7 @@ class Lift:
                 code="merge-mixer",
             )
 
-    def _digests(self) -> tuple[str, str]:
+    @property
+    def digests(self) -> tuple[str, str]:
+        """SHA-256 of the map and of the mixer, empty without one: all that decides φ."""
         return self.kernel_map.digest, "" if self.mixer is None else self.mixer.digest

@@ -31,10 +31,17 @@ from visvm.progress import Progress, silent
 MIXER_OPTIONS = tuple(each.name for each in fields(MixerOptions))
 
 _Rule = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what it must be
+
+
+def _or_none(allowed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return the rule that allows None too."""
+    return lambda value: value is None or allowed(value)
+
+
 _COUNT: _Rule = (is_count, "a whole number of at least 1")
 _RULES: dict[str, _Rule] = {
     "n_components": (
-        lambda width: width is None or (is_count(width) and width < 2**31),
+        _or_none(lambda width: is_count(width) and width < 2**31),
         "a whole number from 1 to 2147483647, or None",
     ),
     "ridge": (
@@ -42,14 +49,8 @@ _RULES: dict[str, _Rule] = {
         "'auto' or a finite number above 0",
     ),
     "svm_cost": (is_positive, "a finite number above 0"),
-    "max_selection_samples": (
-        lambda limit: limit is None or is_count(limit),
-        "a whole number of at least 1, or None",
-    ),
-    "memory_limit": (
-        lambda limit: limit is None or is_positive(limit),
-        "a number of bytes above 0, or None",
-    ),
+    "max_selection_samples": (_or_none(is_count), "a whole number of at least 1, or None"),
+    "memory_limit": (_or_none(is_positive), "a number of bytes above 0, or None"),
 }
 _FUSION_RULES: dict[str, _Rule] = {
     "hidden": _COUNT,
@@ -59,16 +60,13 @@ _FUSION_RULES: dict[str, _Rule] = {
         lambda name: isinstance(name, str) and name in OPTIMIZERS,
         f"one of {', '.join(map(repr, OPTIMIZERS))}",
     ),
-    "learning_rate": (
-        lambda rate: rate is None or is_positive(rate),
-        "None or a finite number above 0",
-    ),
+    "learning_rate": (_or_none(is_positive), "None or a finite number above 0"),
     "identity_weight": (
         lambda weight: is_positive(weight, or_zero=True),
         "a finite number of at least 0",
     ),
     "layer_dims": (
-        lambda dims: dims is None or (is_filled(dims) and all(is_count(dim) for dim in dims)),
+        _or_none(lambda dims: is_filled(dims) and all(map(is_count, dims))),
         "None or a non-empty sequence of whole numbers of at least 1",
     ),
 }
@@ -128,18 +126,8 @@ class HeadOptions:
         """Whether the base session chooses the layers."""
         return self.fused and isinstance(self.layers, str)
 
-    @property
-    def selects(self) -> bool:
-        """Whether the base session chooses anything on a split."""
-        return self.ridge == "auto" or self.selects_layers
-
     def check(self, owner: str) -> None:
-        """Refuse values that are not allowed, naming the `owner` of the parameters.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse values that are not allowed, naming the `owner` of the parameters."""
         values = vars(self) | vars(self.mixer)
         rules = _RULES | _FUSION_RULES if self.fused else _RULES
         for name, (allowed, what) in rules.items():
@@ -221,7 +209,6 @@ def settle(
         That have passed their ``check``.
     weight : array of shape (n,), optional
         How often each sample counts, above zero.
-    progress : callable, optional
 
     Examples
     --------
@@ -247,6 +234,7 @@ def _require_memory(n: int, n_classes: int, dims: Sequence[int], options: HeadOp
     """Refuse a base session that does not fit in memory."""
     widths = sum(dims) + dims[-1]
     limit = options.max_selection_samples
+    selects = options.ridge == "auto" or options.selects_layers
     sizes = memory.SessionSizes(
         n_new=n,
         n_rows=0,
@@ -254,7 +242,7 @@ def _require_memory(n: int, n_classes: int, dims: Sequence[int], options: HeadOp
         n_classes=n_classes,
         n_inputs=dims[-1],
         width=options.n_components or dims[-1],
-        n_selection=min(n, max(limit or n, 5 * n_classes)) if options.selects else 0,
+        n_selection=min(n, max(limit or n, 5 * n_classes)) if selects else 0,
         n_mixer=0 if not options.fused else 2 * n * widths + 4 * options.mixer.hidden * widths,
     )
     memory.require_memory(sizes, options.memory_limit)

@@ -61,7 +61,6 @@ def learn_session(
         Images to test with after the session; those of classes not yet known are left out.
     engine : Engine or None
         None learns in this process.
-    progress : callable
     """
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
     if model is not None:
@@ -115,9 +114,8 @@ def learn_sums(model: Model, work: Work, *, engine: Engine | None, progress: Pro
     start = Head.blank(replace(model.head.settled, ridge_path=(), layer_path=()))
     work = replace(work, start=start, calibration=frozenset())
     learned, head = _accumulated(work, engine, clock, progress)
-    report = replace(
-        _report(work, learned, head, set(), 1), seconds=clock.seconds, peak_memory=peak_bytes()
-    )
+    report = _report(work, learned, head, set(), 1)
+    report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
     return Model(model.encoder, head, sessions=(report,), site=model.site)
 
 
@@ -207,15 +205,8 @@ def _all_features(
 def _encoded(
     given: Labelled, work: Work, stage: str, progress: Progress, skip_unreadable: bool
 ) -> LabelledFeatures:
-    return encode_labelled(
-        given,
-        work.encoder,
-        work.transform,
-        work.cache,
-        stage=stage,
-        progress=progress,
-        skip_unreadable=skip_unreadable,
-    )
+    parts = given, work.encoder, work.transform, work.cache
+    return encode_labelled(*parts, stage, progress, skip_unreadable=skip_unreadable)
 
 
 class _Clock:
@@ -247,14 +238,13 @@ def with_chosen_transform(work: Work, progress: Progress) -> Work:
     The default stays unless another one is ahead of it by more than two standard errors. What is
     encoded for it stays in the work's cache.
     """
-    choice = _choose(work, seed_of(work.options.random_state), progress)
-    return replace(
-        work, transform=Transform(choice.transform, work.encoder.preprocessing), choice=choice
-    )
+    choice = _choose(work, progress)
+    transform = Transform(choice.transform, work.encoder.preprocessing)
+    return replace(work, transform=transform, choice=choice)
 
 
-def _choose(work: Work, seed: int, progress: Progress) -> TransformChoice:
-    images, encoder = work.images, work.encoder
+def _choose(work: Work, progress: Progress) -> TransformChoice:
+    images, encoder, seed = work.images, work.encoder, seed_of(work.options.random_state)
     counts = Counter(images.labels)
     known = images.only({label for label, count in counts.items() if count > 1})
     most = min(len(images.labels) // _SHARE, _MOST)

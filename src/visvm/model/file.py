@@ -32,6 +32,7 @@ from visvm.model.labels import Label
 from visvm.model.results import SessionReport
 from visvm.model.state import Calibration, EncoderId, FileKind, MergedSite, Model
 
+_OPTIONS = ("n_components", "ridge", "svm_cost")
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
 
 SiteId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
@@ -138,12 +139,9 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         tensors["coefficients"] = head.coefficients
     form, sums = _packed_sums(head.sums)
     counts = model.counts
-    options = {
-        name: getattr(settled.options, name) for name in ("n_components", "ridge", "svm_cost")
-    }
+    options = settled.options.parameters
     described = HeadHeader(
-        **{name: _plain(value) for name, value in options.items()},
-        **{name: _plain(getattr(settled.options.mixer, name)) for name in MIXER_OPTIONS},
+        **{name: _plain(options[name]) for name in (*_OPTIONS, *MIXER_OPTIONS)},
         layer_dims=mixer.layer_dims,
         layers=mixer.layers,
         chosen_ridge=settled.ridge,
@@ -321,9 +319,7 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     options = HeadOptions(
         layer_dims=dims,
         layers=layers,
-        n_components=head.n_components,
-        ridge=head.ridge,
-        svm_cost=head.svm_cost,
+        **{name: getattr(head, name) for name in _OPTIONS},
         mixer=MixerOptions(**{name: getattr(head, name) for name in MIXER_OPTIONS}),
         **HeadOptions.of_map(head.kernel_map),
     )
@@ -337,13 +333,10 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     kernel_map = options.kernel_map(dims[-1])
     if kernel_map.entry != head.kernel_map:
         raise altered(path, "the random map drawn from its seed is another")
-    return Settled(
-        options,
-        Lift(ResidualMixer(dims, layers, weights), kernel_map),
-        head.chosen_ridge,
-        tuple(RidgeTrial(**trial) for trial in head.ridge_path),
-        tuple(LayerTrial(**trial) for trial in head.layer_path),
-    )
+    ridge_path = tuple(RidgeTrial(**trial) for trial in head.ridge_path)
+    layer_path = tuple(LayerTrial(**trial) for trial in head.layer_path)
+    lift = Lift(ResidualMixer(dims, layers, weights), kernel_map)
+    return Settled(options, lift, head.chosen_ridge, ridge_path, layer_path)
 
 
 def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> Statistics:
@@ -357,12 +350,10 @@ def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> 
             raise ValueError("cross has the wrong shape")
         return statistics
     n_blocks = sum(name.startswith("factor.") for name in tensors)
-    scatter = ThinScatter(width)
-    scatter.blocks = [tensors[f"factor.{place}"] for place in range(n_blocks)]
-    scatter.targets = tensors["targets"]
-    rows = sum(len(block) for block in scatter.blocks)
-    wide = all(block.ndim == 2 and block.shape[1] == width for block in scatter.blocks)
-    if not wide or scatter.targets.shape != (rows, len(classes)):
+    blocks = [tensors[f"factor.{place}"] for place in range(n_blocks)]
+    wide = all(block.ndim == 2 and block.shape[1] == width for block in blocks)
+    if not wide or tensors["targets"].shape != (sum(map(len, blocks)), len(classes)):
         raise ValueError("the factor has the wrong shape")
-    statistics.scatter = scatter
+    statistics.scatter = ThinScatter(width)
+    statistics.scatter.blocks, statistics.scatter.targets = blocks, tensors["targets"]
     return statistics

@@ -1,7 +1,7 @@
 """A model as one frozen value: all that is remembered, in memory and in a file alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -72,10 +72,6 @@ class MergedSite:
     labels: tuple[Label, ...]
     calibration_weight: float = 1.0
     file: str = ""
-
-    def renamed(self, old: Label, new: Label) -> "MergedSite":
-        """Return the same site after a class of the model has got another name."""
-        return replace(self, labels=tuple(new if label == old else label for label in self.labels))
 
 
 @dataclass(frozen=True, eq=False)
