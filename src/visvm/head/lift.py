@@ -184,7 +184,7 @@ class Lift:
     @property
     def digest(self) -> str:
         """SHA-256 of everything that decides φ."""
-        return hashlib.sha256(" ".join(self._digests()).encode()).hexdigest()
+        return hashlib.sha256(" ".join(self.digests).encode()).hexdigest()
 
     def require_same(self, other: "Lift") -> None:
         """Refuse a lift whose sums cannot be added to those of this one."""

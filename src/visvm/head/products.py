@@ -120,7 +120,7 @@ class GrowingCholesky:
 
     def _substitute(self, rows: Array) -> int:
         """Multiply rows, (k, n_rows), by the inverse transpose, in place, and return n_rows."""
-        begin = 0
+        begin = 0  # columns done; rows are in Fortran order, so that slices of them are contiguous
         for before, triangle in self._panels:
             here = rows[:, begin : begin + len(triangle)]
             if begin:

@@ -94,7 +94,7 @@ class DenseScatter:
         self.cross -= product(rows.T, targets)
 
     def check(self, scale: float) -> None:
-        """Refuse sums that no data could have, left of squares that added up to `scale`."""
+        """Refuse sums that no data could have; their squares added up to `scale` before."""
         try:
             with ShiftedCholesky(self.matrix, 1e-9 * scale + np.finfo(float).tiny):
                 pass

@@ -1,4 +1,7 @@
-"""One session: images → a model that has learned them, and a report of it."""
+"""One session: images → a model that has learned them, and a report of it.
+
+The first session of a model may also choose the transform, by trying all on some of its photos.
+"""
 
 import time
 from collections import Counter
@@ -34,12 +37,12 @@ from visvm.model.results import SessionReport, SessionTest, TransformChoice, ses
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
 
-_MOST = 400  # photos on which every transform is tried
-_LEAST = 12
+_MOST_TRIED = 400  # photos on which every transform is tried
+_LEAST_TRIED = 12
 # The winner's features are kept, so a trial on every sixth photo costs a third more encoding.
-_SHARE = 3 * (len(TRANSFORMS) - 1)
+_TRIED_SHARE = 3 * (len(TRANSFORMS) - 1)
 _STANDARD_ERRORS = 2.0  # by which another transform must be ahead of the default
-_COMPONENTS = 2000  # D of the trial, in which accuracies are only compared
+_TRIAL_COMPONENTS = 2000  # D of the trial, in which accuracies are only compared
 
 
 def learn_session(
@@ -247,9 +250,9 @@ def _choose(work: Work, progress: Progress) -> TransformChoice:
     images, encoder, seed = work.images, work.encoder, seed_of(work.options.random_state)
     counts = Counter(images.labels)
     known = images.only({label for label, count in counts.items() if count > 1})
-    most = min(len(images.labels) // _SHARE, _MOST)
+    most = min(len(images.labels) // _TRIED_SHARE, _MOST_TRIED)
     sample = known.at(stratified(known.labels, most, seed))
-    if most < _LEAST or len(set(sample.labels)) < 2:
+    if most < _LEAST_TRIED or len(set(sample.labels)) < 2:
         return TransformChoice(DEFAULT_TRANSFORM)
     rights: dict[str, NDArray[np.float64]] = {}
     with opened_cache(work.cache) as opened:
@@ -269,7 +272,7 @@ def _choose(work: Work, progress: Progress) -> TransformChoice:
 
 def _right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
     """Return 1 for every photo that a head without it would recognise, and 0 for others, (n,)."""
-    options = HeadOptions(n_components=_COMPONENTS, fused=False, random_state=seed)
+    options = HeadOptions(n_components=_TRIAL_COMPONENTS, fused=False, random_state=seed)
     head = Head.blank(settle(features, labels, options)).learned(features, labels).solved()
     scores = head.leave_one_out_scores(features, labels)
     return np.asarray(head.classes[scores.argmax(axis=1)] == labels, dtype=np.float64)
