@@ -128,11 +128,6 @@ class ImageClassifier(ImagePredictor):
         engine : Engine, optional
             Who does the work: ``LocalEngine(journal)`` in this process, which is also the default,
             or ``RayEngine(…)``.
-        progress : callable, optional
-
-        Returns
-        -------
-        SessionReport
         """
         self._require_sums("learn more")
         given, tests = read_labelled(images, labels), None
@@ -170,12 +165,7 @@ class ImageClassifier(ImagePredictor):
         """Return the sums of images, for a model elsewhere to take in with ``merge``.
 
         This model stays as it is, and what it has learned itself is not in them. Nothing is solved,
-        and nothing calibrated.
-
-        Parameters
-        ----------
-        images, labels, skip_unreadable, engine, progress
-            As in ``learn``.
+        and nothing calibrated. Parameters are those of ``learn``.
         """
         self._require_sums("learn")
         if self.model_ is None:
@@ -214,12 +204,8 @@ class ImageClassifier(ImagePredictor):
     ) -> int:
         """Take images out again, as if they had never been learned; return their number.
 
-        The calibration of scores and the history stay as they are.
-
-        Parameters
-        ----------
-        images, labels, skip_unreadable, progress
-            As in ``learn``; the images must be those that were learned.
+        The calibration of scores and the history stay as they are. Parameters are those of
+        ``learn``; the images must be those that were learned.
         """
         self._require_sums("forget")
         model = self._known()
@@ -241,10 +227,6 @@ class ImageClassifier(ImagePredictor):
         *others : ImageClassifier or SiteStatistics
             Of the same encoder, transform, kernel map and mixer: grown from copies of one model, or
             from what ``export_for_site`` wrote. They are left as they are.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -282,10 +264,6 @@ class ImageClassifier(ImagePredictor):
         other : ImageClassifier or SiteStatistics
             As it was merged.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         NeverLearnedError
@@ -303,12 +281,8 @@ class ImageClassifier(ImagePredictor):
     def rename_class(self, old: Label, new: Label, *, merge: bool = False) -> Self:
         """Give a class another name.
 
-        Parameters
-        ----------
-        old, new : str or int
-        merge : bool, default=False
-            If the new name is a class already, make both one, as if their images had been learned
-            under one label.
+        With `merge`, if the new name is a class already, both become one, as if their images had
+        been learned under one label.
         """
         model = self._known()
         names = check_label(old, "the class to rename"), check_label(new, "the new name")
@@ -322,10 +296,6 @@ class ImageClassifier(ImagePredictor):
         on being examples of something else. So they do to a class of the same name that is learned
         later, which then needs many more images to be answered. ``forget`` takes images out of
         everything, but has to be given them, before the class is forgotten so.
-
-        Parameters
-        ----------
-        label : str or int
         """
         label = check_label(label, "the class to forget")
         self.model_ = changes.class_forgotten(self._known(), label)
@@ -349,10 +319,7 @@ class ImageClassifier(ImagePredictor):
     ) -> Evaluation:
         """Compare predictions with labels; classes the model does not know are left out, and named.
 
-        Parameters
-        ----------
-        images, labels, skip_unreadable, progress
-            As in ``learn``.
+        Parameters are those of ``learn``.
         """
         model, given, classes = self._known(), read_labelled(images, labels), set(self.classes_)
         unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
@@ -374,15 +341,8 @@ class ImageClassifier(ImagePredictor):
         self, given: Labelled, progress: Progress, skip_unreadable: bool
     ) -> LabelledFeatures:
         encoder = self.load_encoder(progress)
-        return encode_labelled(
-            given,
-            encoder,
-            self._transform(encoder),
-            self.cache,
-            stage="encoding",
-            progress=progress,
-            skip_unreadable=skip_unreadable,
-        )
+        parts = given, encoder, self._transform(encoder), self.cache
+        return encode_labelled(*parts, "encoding", progress, skip_unreadable=skip_unreadable)
 
     def _require_sums(self, what: str) -> None:
         if self.model_ is not None:

@@ -19,13 +19,7 @@ from visvm.encoders.loading import known_digest, load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
 from visvm.encoders.resolution import split_size
 from visvm.encoders.sources import Source, as_source, expanded
-from visvm.errors import (
-    EncoderError,
-    IncompatibleModelError,
-    ModelFileError,
-    WeightsError,
-    shown,
-)
+from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
 from visvm.head.checks import parameter_error
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
@@ -119,16 +113,7 @@ class ImagePredictor:
         cache: bool | Path | FeatureCache = True,
         memory_limit: float | None = None,
     ) -> Self:
-        """Return a classifier with a model.
-
-        Parameters
-        ----------
-        model : Model
-        encoder : str or Encoder, optional
-            Where the encoder is on this machine, if the model's name for it does not say.
-        cache, memory_limit
-            As in the constructor.
-        """
+        """Return a classifier with a model; the other parameters are those of ``load``."""
         made = cls(encoder or model.encoder.name, transform=model.encoder.transform, cache=cache)
         made._options = replace(model.head.settled.options, memory_limit=memory_limit)
         made.model_ = replace(model, head=model.head.with_options(made._options))
@@ -283,7 +268,6 @@ class ImagePredictor:
         raw : bool, default=False
             Give the head's scores (near +1 for the right class, near -1 for others) instead of
             probabilities.
-        progress : callable, optional
         """
         one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
         given = cast("Sequence[str | Source]", [images] if one else images)
@@ -319,15 +303,9 @@ class ImagePredictor:
     def predict_features(
         self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
     ) -> list[Prediction]:
-        """Say what images show whose layer features are known.
+        """Say what images show whose layer features, (n, sum of layer_dims), are known.
 
-        Parameters
-        ----------
-        features : array of shape (n, sum of the encoder's layer_dims)
-        names : sequence of str
-            What to call the images.
-        top, raw
-            As in ``predict``.
+        `names` is what to call the images; `top` and `raw` are as in ``predict``.
         """
         _check_top(top)
         model = self._known()

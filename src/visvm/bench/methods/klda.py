@@ -10,7 +10,7 @@ from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_positive, require
-from visvm.head.kernel_map import frozen_normal
+from visvm.head.lift import frozen_normal
 from visvm.head.products import Array, product
 
 _MOST_SAMPLES = 1000  # whose distances are looked at

@@ -13,7 +13,7 @@ from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import IllConditionedWarning, InputError
 from visvm.head.checks import is_count, require
-from visvm.head.kernel_map import frozen_normal
+from visvm.head.lift import frozen_normal
 from visvm.head.memory import chunks
 from visvm.head.products import (
     Array,
