@@ -179,7 +179,8 @@ def test_features_are_kept_in_the_cache_and_found_there(cluster, place, tmp_path
     from visvm.encoders.cache import FeatureCache
 
     cache = tmp_path / "features.sqlite"
-    here, there = make(place, cache=cache), make(place, cache=cache)
+    given = {"cache": cache, "transform": "crop"}
+    here, there = make(place, **given), make(place, **given)
     there.learn(place / "base", engine=RayEngine(actors=1))
     with FeatureCache(cache) as opened:
         assert opened.info().n_images == 90
