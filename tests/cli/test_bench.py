@@ -80,6 +80,13 @@ def test_without_a_recipe_they_are_listed(visvm):
     assert "smoke" in out
 
 
+@pytest.mark.parametrize(
+    "options", [["--methods", "vis"], ["--dry-run"], ["--components", 30, "--out", "here"]]
+)
+def test_options_without_a_recipe_are_refused(visvm, options):
+    refused(visvm("bench", *options), options[0], "recipe", code="recipe-missing")
+
+
 def test_options_change_what_is_run(bench, tmp_path):
     bench(
         "ablation",

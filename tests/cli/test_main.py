@@ -184,8 +184,11 @@ NEW_TINY = [*NEW, "--encoder", "tiny.onnx"]
         (["learn", "photos", "photos"], "file-is-folder", ["photos"]),
         (["learn", "m.visvm", "photos/red"], "classes-missing", ["photos/red"]),
         ([*NEW, "--encoder", "nonsense"], None, ["nonsense", "dinov2-s14"]),
-        ([*NEW, "--transform", "stretch"], None, ["stretch", "crop"]),
-        ([*NEW_TINY, "--components", "0"], "parameter-n-components", ["n_components"]),
+        ([*NEW, "--transform", "stretch"], None, ["visvm: --transform must", "stretch", "crop"]),
+        ([*NEW_TINY, "--components", "0"], "parameter-n-components", ["visvm: --components must"]),
+        ([*NEW_TINY, "--ridge", "-1"], "parameter-ridge", ["visvm: --ridge must be a finite"]),
+        ([*NEW_TINY, "--seed", "-1"], "parameter-random-state", ["visvm: --seed must"]),
+        ([*NEW_TINY, "--components", "100000000"], "memory-session", ["or lower --components."]),
         ([*NEW_TINY, "--test", "nowhere"], "path-missing", ["nowhere"]),
         (["predict", "nothing.visvm", "photos"], "file-missing", ["nothing.visvm"]),
         (["predict", "m.visvm", "*.nothing"], "images-missing", ["*.nothing"]),
@@ -229,14 +232,56 @@ def test_with_json_a_mistake_is_json_with_its_code(visvm, learn, photos):
         (["learn", "m.visvm", "nowhere"], "path-missing"),
         (["evaluate", "m.visvm", "photos"], "images-unreadable"),
         (["learn"], "usage"),
-        (["export", "m.visvm", "m.visvm"], "usage"),  # which has no --json
+        (["export", "m.visvm", "m.visvm"], "file-exists"),
+        (["merge", "m.visvm", "m.visvm", "m.visvm"], "file-exists"),
+        (["unmerge", "m.visvm", "nothing.sums"], "file-missing"),
+        (["forget", "m.visvm", "nowhere"], "path-missing"),
+        (["rename-class", "m.visvm", "purple", "violet"], "class-unknown"),
+        (["forget-class", "m.visvm", "purple"], "class-unknown"),
     ):
         exit_code, out, err = outcome = visvm(*arguments, "--json")
         said = json.loads(out)
         assert (exit_code, outcome.error_code) == (2, code)
         assert said == {"error": {"code": code, "message": err.removeprefix("visvm: ").rstrip()}}
         assert said["error"]["message"]
-        refused(visvm(*arguments[:3]), code="file-exists" if arguments[0] == "export" else code)
+        refused(visvm(*arguments), code=code)
+
+
+def test_with_json_a_change_says_what_is_known_now(visvm, learn, photos, tmp_path):
+    def told(*arguments):
+        code, out, _ = visvm(*arguments, "--json")
+        assert code == 0
+        said = json.loads(out)
+        assert said.pop("bytes") == Path(said["path"]).stat().st_size
+        return said
+
+    learn(photos)
+    tiny.write_photos(tmp_path / "more", classes=("red", "yellow"), seed=3)
+    site = told("export", "m.visvm", "--for-site", "site.visvm")
+    assert (site["path"], site["classes"]) == ("site.visvm", {})
+    assert visvm("learn", "site.visvm", "more", "--statistics-only", "site.sums")[0] == 0
+    known = {"blue": 6, "green": 6, "red": 6}
+    assert told("merge", "all.visvm", "m.visvm", "site.sums") == {
+        "path": "all.visvm",
+        "classes": {"blue": 6, "green": 6, "red": 12, "yellow": 6},
+        "images_counted_twice": 0,
+    }
+    taken = {"path": "all.visvm", "classes": known, "n_images": 12, "site": site["site"]}
+    assert told("unmerge", "all.visvm", "site.sums") == taken
+    small = {"path": "small.visvm", "classes": known, "site": None}
+    assert told("export", "m.visvm", "small.visvm") == small
+    known["crimson"] = known.pop("red")
+    renamed = {"path": "m.visvm", "classes": known, "old": "red", "new": "crimson"}
+    assert told("rename-class", "m.visvm", "red", "crimson") == renamed
+    (photos / "red").rename(photos / "crimson")
+    (photos / "crimson" / "0-0.png").rename("kept.png")
+    del known["blue"]
+    forgotten = {"path": "m.visvm", "classes": known, "label": "blue", "n_images": 6}
+    assert told("forget-class", "m.visvm", "blue") == forgotten
+    for name in ("blue", "green"):
+        (photos / name).rename(name)
+    taken = {"path": "m.visvm", "classes": {"green": 6, "crimson": 1}, "n_images": 5}
+    assert told("forget", "m.visvm", photos) == taken
 
 
 def test_a_class_is_forgotten_without_its_photos_and_two_are_put_together(visvm, learn, photos):
@@ -404,7 +449,7 @@ def test_help_and_prediction_import_no_more_than_they_need(learn, photos):
     assert not {"torch", "transformers", "onnx", "matplotlib"} & set(loaded_by("info", "m.visvm"))
     loaded = set(loaded_by("predict", "m.visvm", photos / "red", "--quiet"))
     assert {"visvm.model.predictor", "onnxruntime"} <= loaded
-    unneeded = {"sklearn", "torch", "visvm.image_classifier", "visvm.learning"}
+    unneeded = {"sklearn", "torch", "visvm.bench", "visvm.image_classifier", "visvm.learning"}
     assert not {".".join(name.split(".")[:2]) for name in loaded} & unneeded
 
 

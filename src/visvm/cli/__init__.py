@@ -1,7 +1,7 @@
 """The command line, one file per group of commands; it alone prints.
 
-Reading order: ``terminal`` (bars, notes, tables), ``options`` (what several commands take),
-``opening`` (how a model file is held and replaced), ``reporting`` and ``figures`` (what people
-see), ``learn``, ``ask``, ``sites``, ``serve``, ``bench``, ``upkeep``, ``doctor``, ``demo`` (the
-commands), ``main`` (all of them, and how errors are shown).
+Reading order: ``terminal`` (bars, notes, tables), ``options`` (what several commands share),
+``reporting`` and ``figures`` (what people see), ``learn``, ``ask``, ``sites``, ``serve``,
+``bench``, ``upkeep``, ``doctor``, ``demo`` (the commands), ``main`` (all of them, and how errors
+are shown).
 """

@@ -49,9 +49,9 @@ def predict(
 
 
 def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
-    from visvm.bench.report.formats import percent
     from visvm.cli.terminal import out, print_json
     from visvm.errors import shown
+    from visvm.formats import percent
 
     if as_json:
         top = [{"label": label, "score": score} for label, score in answer.top]
@@ -81,10 +81,8 @@ def _expand(images: list[str]) -> list[Path]:
             matches = map(Path, glob.glob(str(path), recursive=True))
             found = sorted(match for match in matches if match.is_file())
         if not found:
-            raise InputError(
-                f"There are no images at {given}. Correct the path or the pattern.",
-                code="images-missing",
-            )
+            fact = f"There are no images at {given}."
+            raise InputError(f"{fact} Correct the path or the pattern.", code="images-missing")
         paths += found
     return paths
 
@@ -104,11 +102,11 @@ def evaluate(
 ) -> None:
     """Measure accuracy: overall, by class, and which classes are taken for which."""
     from visvm.cli.reporting import show_evaluation
-    from visvm.cli.terminal import note, print_json, progress_bars
+    from visvm.cli.terminal import answer, note, progress_bars
     from visvm.image_classifier import ImageClassifier
 
     if plot is not None:
-        from visvm.cli.figures import check_figure_name
+        from visvm.cli.figures import check_figure_name, draw_evaluation
 
         check_figure_name(plot)
     classifier = ImageClassifier.load(
@@ -117,27 +115,19 @@ def evaluate(
     with progress_bars(quiet) as progress:
         result = classifier.evaluate(folder, skip_unreadable=skip_unreadable, progress=progress)
     if plot is not None:
-        from visvm.cli.figures import draw_evaluation
-
         draw_evaluation(result, plot)
         if not quiet:
             note(f"figure: {plot}")
     if result.never_learned and not quiet:
         unknown = ", ".join(map(str, result.never_learned))
         note(f"Skipped, as the model does not know them: {unknown}")
-    if as_json:
-        print_json(result)
-    else:
-        show_evaluation(result)
+    answer(result, lambda: show_evaluation(result), as_json=as_json)
 
 
 def info(model: ModelPath, as_json: Json = False) -> None:
     """Show what a model knows: classes with counts, sessions, encoder, sizes."""
     from visvm.cli.reporting import describe, show_model
-    from visvm.cli.terminal import print_json
+    from visvm.cli.terminal import answer
 
     described = describe(model)
-    if as_json:
-        print_json(described)
-    else:
-        show_model(described)
+    answer(described, lambda: show_model(described), as_json=as_json)

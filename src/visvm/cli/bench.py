@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import Quiet
+from visvm.cli.options import Quiet, home
 from visvm.errors import EncoderError, InputError, VisvmError
 
 if TYPE_CHECKING:
@@ -18,18 +18,12 @@ if TYPE_CHECKING:
     from visvm.progress import Progress
 
 
-def _home(path: Path) -> Path:
-    from visvm.encoders.sources import expanded
-
-    return expanded(path)
-
-
 def _option(text: str, default: str = "the recipe's", least: int | None = None) -> Any:
     return typer.Option(help=text, show_default=default, min=least)
 
 
-_OUT = typer.Option("--out", help="Folder for results.jsonl.", metavar="DIR", callback=_home)
-_DIR = typer.Argument(help="Folder with results.jsonl.", metavar="DIR", callback=_home)
+_OUT = typer.Option("--out", help="Folder for results.jsonl.", metavar="DIR", callback=home)
+_DIR = typer.Argument(help="Folder with results.jsonl.", metavar="DIR", callback=home)
 _RECIPES = typer.Argument(
     help="Names of recipes, or .toml files; none lists them.", metavar="RECIPE…"
 )
@@ -41,6 +35,7 @@ _DRY_RUN = typer.Option("--dry-run", help="Show the plan with its cost, and run 
 
 
 def bench(
+    context: typer.Context,
     recipes: Annotated[list[str] | None, _RECIPES] = None,
     methods: Annotated[str | None, _option("Methods to run, separated by commas.")] = None,
     datasets: Annotated[str | None, _option("Data sets, or folders with train/ and test/.")] = None,
@@ -61,7 +56,7 @@ def bench(
     from visvm.cli.terminal import out, progress_bars
 
     if not recipes:
-        _list_recipes()
+        _list_recipes(context)
         return
     changes = {
         "methods": _listed(methods, "--methods"),
@@ -86,16 +81,25 @@ def bench(
                 for group in _groups(recipe, data, results, progress, insist=insist)
                 for failure in _run(group, results, progress, quiet)
             ]
-    _require_none(failures)
+    if failures:
+        said = f"Runs failed: {len(failures)}; the others are complete. The first: "
+        raise VisvmError(said + _said(failures[0]), code="runs-failed")
     if not quiet:
         complete = f"{output / 'results.jsonl'} is complete"
         out().print(f"{complete}; for tables and figures: visvm report {output}", markup=False)
 
 
-def _list_recipes() -> None:
+def _list_recipes(context: typer.Context) -> None:
+    """List the recipes, unless options ask for more than that."""
     from visvm.bench.recipe import built_in
     from visvm.cli.terminal import out, table
 
+    options = [each for each in context.command.params if each.name != "quiet"]
+    sources = {each.opts[0]: context.get_parameter_source(str(each.name)) for each in options}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        fact = f"{', '.join(given)} needs a recipe."
+        raise InputError(f"{fact} Name one; 'visvm bench' lists them.", code="recipe-missing")
     rows = [(recipe.name, recipe.title, recipe.paper) for recipe in built_in().values()]
     out().print(table("recipes", ["name", "what", "in the paper"], rows))
 
@@ -105,10 +109,8 @@ def _listed(text: str | None, option: str) -> list[str] | None:
         return None
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise InputError(
-            f"{option} names nothing: {text!r}. Name something, or leave it out.",
-            code="option-empty",
-        )
+        advice = "Name something, or leave it out."
+        raise InputError(f"{option} names nothing: {text!r}. {advice}", code="option-empty")
     return parts
 
 
@@ -119,11 +121,8 @@ def _seeds(text: str | None, option: str) -> list[int] | None:
     if parts is None:
         return None
     if not all(part.isdecimal() and int(part) <= MAX_SEED for part in parts):
-        raise InputError(
-            f"{option} takes whole numbers from 0 to {MAX_SEED}, separated by commas, "
-            f"not {text!r}.",
-            code="seeds-invalid",
-        )
+        wanted = f"whole numbers from 0 to {MAX_SEED}, separated by commas"
+        raise InputError(f"{option} takes {wanted}, not {text!r}.", code="seeds-invalid")
     return [int(part) for part in parts]
 
 
@@ -134,19 +133,14 @@ def _read(recipes: list[str], changes: dict[str, Any], components: int | None) -
     from visvm.bench.recipe import read_recipe
 
     chosen = [read_recipe(name).with_changes(**changes) for name in recipes]
-    if components is not None:
-        chosen = [
-            recipe.with_changes(options={**recipe.options, "n_components": components})
-            for recipe in chosen
-        ]
+    width = {} if components is None else {"n_components": components}
+    chosen = [recipe.with_changes(options={**recipe.options, **width}) for recipe in chosen]
     for recipe in chosen:
         check_methods(recipe)
     methods = [method for recipe in chosen for method in recipe.methods]
-    if components is not None and not any("n_components" in METHODS[m].options for m in methods):
-        raise InputError(
-            f"--components sets D, which {', '.join(methods)} do not have. Leave it out.",
-            code="option-unused",
-        )
+    if width and not any("n_components" in METHODS[method].options for method in methods):
+        fact = f"--components sets D, which {', '.join(methods)} do not have."
+        raise InputError(f"{fact} Leave it out.", code="option-unused")
     return chosen
 
 
@@ -179,13 +173,12 @@ def _groups(
         if n_outdated := sum(map(results.is_outdated, group.runs)):
             note(f"{n_outdated} of {n_runs} runs on {name} are of another revision: run again")
         for protocol, n_left in group.n_classes_left().items():
-            note(
-                f"{protocol} of {name} leaves {n_left} of its {len(group.data.classes)} classes out"
-            )
+            left = f"{n_left} of its {len(group.data.classes)} classes"
+            note(f"{protocol} of {name} leaves {left} out")
         for method, reason in group.refused.items():
             if insist:
-                advice = f"{reason.rstrip('.')}. Leave this method out."
-                raise EncoderError(advice, code="method-refused")
+                fact = reason.rstrip(".")
+                raise EncoderError(f"{fact}. Leave this method out.", code="method-refused")
             note(f"{method} is left out: {reason}")
         yield group
 
@@ -219,12 +212,6 @@ def _run(
                 say(_summary(outcome, list(results.accuracies(outcome.run).values())))
 
 
-def _require_none(failures: "list[Failure]") -> None:
-    if failures:
-        said = f"Runs failed: {len(failures)}; the others are complete. The first: "
-        raise VisvmError(said + _said(failures[0]), code="runs-failed")
-
-
 def _said(failure: "Failure") -> str:
     run = failure.run
     return f"{run.method} on {run.dataset} {run.protocol} failed: {failure.reason}"
@@ -232,7 +219,7 @@ def _said(failure: "Failure") -> str:
 
 def _summary(row: "Row", accuracies: list[float]) -> str:
     from visvm.bench.metrics import average_accuracy
-    from visvm.bench.report.formats import percent
+    from visvm.formats import percent
 
     run = row.run
     options = "".join(f" {name}={value}" for name, value in run.options.items())
@@ -241,14 +228,6 @@ def _summary(row: "Row", accuracies: list[float]) -> str:
         f"{run.method}{options} seed {run.seed}  "
         f"Ā {percent(average_accuracy(accuracies), 2, '')}  A_B {percent(row.accuracy, 2, '')}"
     )
-
-
-class _Cost(NamedTuple):
-    """What a group of runs will cost, and its line in the table."""
-
-    seconds: float
-    n_bytes: int
-    line: tuple[str, ...]
 
 
 def _show_plan(
@@ -264,11 +243,12 @@ def _show_plan(
     speed = operations_per_second()
     groups = _groups(recipe, data, results, progress, insist=insist, fetch=False)
     costs = [_cost(group, results, speed) for group in groups]
+    lines = [line for line, _, _ in costs]
     columns = ["data", "encoder", "runs to do", "images to encode", "encoding", "methods", "memory"]
     title = f"{recipe.name}: {recipe.title}"
-    out().print(table(title, columns, [cost.line for cost in costs], right=columns[2:]))
-    total = _duration(sum(cost.seconds for cost in costs))
-    most = max((cost.n_bytes for cost in costs), default=0)
+    out().print(table(title, columns, lines, right=columns[2:]))
+    total = _duration(sum(seconds for _, seconds, _ in costs))
+    most = max((n_bytes for _, _, n_bytes in costs), default=0)
     needed = f"about {total} and {human_bytes(most)} of memory on this machine"
     out().print(f"{needed}; nothing was run", markup=False)
     free = available_bytes()
@@ -277,7 +257,10 @@ def _show_plan(
         note(f"only {human_bytes(free)} are free: {advice}")
 
 
-def _cost(group: "RunGroup", results: "Results", speed: float) -> _Cost:
+def _cost(
+    group: "RunGroup", results: "Results", speed: float
+) -> tuple[tuple[str, ...], float, int]:
+    """Return the line of a group of runs in the table, and its seconds and bytes."""
     from visvm.bench.estimate import estimate
     from visvm.bench.features import count_missing, seconds_per_image
     from visvm.bench.runner import missing_runs
@@ -290,11 +273,8 @@ def _cost(group: "RunGroup", results: "Results", speed: float) -> _Cost:
     encoding = n_missing * seconds_per_image(*encoded_by) if n_missing else 0.0
     costs = [estimate(group, run, speed) for run in runs]
     learning = sum(cost.seconds for cost in costs)
-    n_bytes = (
-        (peak_bytes() or 0)
-        + group.feature_bytes()
-        + max((cost.n_bytes for cost in costs), default=0)
-    )
+    most = max((cost.n_bytes for cost in costs), default=0)
+    n_bytes = (peak_bytes() or 0) + group.feature_bytes() + most
     protocols = ", ".join(dict.fromkeys(run.protocol for run in group.runs))
     line = (
         f"{group.data.name} {protocols}",
@@ -305,7 +285,7 @@ def _cost(group: "RunGroup", results: "Results", speed: float) -> _Cost:
         _duration(learning),
         human_bytes(n_bytes),
     )
-    return _Cost(encoding + learning, n_bytes, line)
+    return line, encoding + learning, n_bytes
 
 
 def _duration(seconds: float) -> str:

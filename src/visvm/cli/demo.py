@@ -17,13 +17,13 @@ from rich.console import Console
 from sklearn.linear_model import SGDClassifier
 
 from visvm.bench.digits import DIGITS, digit_pictures
-from visvm.bench.report.formats import percent
 from visvm.cli.figures import draw_demo
 from visvm.cli.terminal import table
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
 from visvm.encoders.images import Transform, decode
 from visvm.encoders.sources import Source, content_of
 from visvm.errors import InputError, shown
+from visvm.formats import percent
 from visvm.image_classifier import ImageClassifier
 from visvm.learning.labelled import Labelled, read_labelled
 from visvm.model.labels import Label
@@ -53,25 +53,16 @@ class _Session(NamedTuple):
 def run(out: Console, progress: Progress, output: Path, folder: Path | None, encoder: str) -> None:
     """Learn pictures in five sessions, show the accuracy after each, and write model and figure.
 
-    Parameters
-    ----------
-    out : Console
-    progress : callable
-    output : Path
-        Folder for what is written.
-    folder : Path, optional
-        Your own pictures, one sub-folder per class; scikit-learn's digits by default.
-    encoder : str
+    The pictures are those in `folder`, one sub-folder per class; by default scikit-learn's digits.
+    Everything is written to the folder `output`.
     """
     output.mkdir(parents=True, exist_ok=True)
     stream = _digits(output / "digits") if folder is None else _own(folder)
     what = "scikit-learn's digits" if folder is None else str(folder)
     counts = f"{len(stream.train.sources)} images to learn, {len(stream.test.sources)} to test with"
     out.print(f"{what}: {counts}", markup=False)
-    model, figure = (
-        output / ("digits.visvm" if folder is None else "demo.visvm"),
-        output / "figure.png",
-    )
+    model = output / ("digits.visvm" if folder is None else "demo.visvm")
+    figure = output / "figure.png"
     ours = ImageClassifier(encoder)
     sessions = list(_learn(ours, stream, progress))
     columns = ["session", "new classes", "known", "visvm", "head that forgets", "learned in"]
@@ -106,9 +97,7 @@ def _learn(ours: ImageClassifier, stream: Stream, progress: Progress) -> Iterato
     """Let both heads learn a stream, and test them after each session."""
 
     def encode(part: Labelled, stage: str) -> LayerFeatures:
-        return ours.layer_features(
-            part.sources, progress=lambda _, done, total: progress(stage, done, total)
-        )
+        return ours.layer_features(part.sources, progress=lambda _, *steps: progress(stage, *steps))
 
     test = encode(stream.test, "encoding test images")
     train = encode(stream.train, "encoding images to learn")

@@ -16,12 +16,7 @@ from visvm.encoders.catalog import CATALOG
 from visvm.errors import VisvmError
 from visvm.head.memory import available_bytes, human_bytes
 
-_PACKAGES = {
-    "numpy": "core",
-    "scipy": "core",
-    "scikit-learn": "core",
-    "onnxruntime": "core",
-    "pillow": "core",
+_PACKAGES = dict.fromkeys(("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow"), "core") | {
     "pillow-heif": "to read HEIC photos",
     "torch": "extra torch: transformers and open_clip encoders",
     "transformers": "extra torch",
@@ -47,9 +42,8 @@ def examine() -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     """Print what ``examine`` found."""
     console = out()
-    memory = (
-        "unknown" if found["memory_available"] is None else human_bytes(found["memory_available"])
-    )
+    free = found["memory_available"]
+    memory = "unknown" if free is None else human_bytes(free)
     machine = f"{found['threads']} threads, {memory} of memory free"
     console.print(
         f"visvm {found['visvm']}, Python {found['python']}, {found['system']}; {machine}",
@@ -68,17 +62,14 @@ def show_data(root: Path | None, states: Sequence[DataState]) -> None:
     """Print what there is of each data set, and what is expected."""
     console = out()
     here = f"none; set {ROOT_VARIABLE} to one, or give --data FOLDER" if root is None else str(root)
-    console.print(f"data folder: {here}", markup=False)
-    console.print("visvm downloads no data: put what is absent into that folder.", markup=False)
     console.print(
-        "≈: not verified. LAMDA: the files that class-incremental papers share.", markup=False
+        f"data folder: {here}\nvisvm downloads no data: put what is absent into that folder.\n"
+        "≈: not verified. LAMDA: the files that class-incremental papers share.",
+        markup=False,
     )
     for state in states:
-        console.print(
-            f"\n{state.dataset.title} ({state.dataset.name}): {state.verdict}",
-            style="bold",
-            markup=False,
-        )
+        title = f"\n{state.dataset.title} ({state.dataset.name}): {state.verdict}"
+        console.print(title, style="bold", markup=False)
         for what, text in _data_lines(state):
             console.print(f"  {what:<10} {text}", markup=False)
 
@@ -92,18 +83,11 @@ def _data_lines(state: DataState) -> list[tuple[str, str]]:
         of = f" of the first {known.n_classes}" if state.n_classes > known.n_classes else ""
         lines.append(("found", f"{images}{of}; {state.n_classes} classes"))
     for split in known.splits:
-        lines.append(
-            ("published", f"{split.train} training and {split.test} test images ({split.name})")
-        )
+        images = f"{split.train} training and {split.test} test images ({split.name})"
+        lines.append(("published", images))
         lines += [("", f"listed in {split.lists}")] if split.lists else []
-    lines += [
-        ("classes", f"{known.n_classes}: {known.classes}"),
-        ("layout", known.layout),
-        ("source", known.source),
-        ("", known.url),
-        ("terms", known.terms),
-    ]
-    return lines
+    lines += [("classes", f"{known.n_classes}: {known.classes}"), ("layout", known.layout)]
+    return [*lines, ("source", known.source), ("", known.url), ("terms", known.terms)]
 
 
 def _weights(name: str) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no global state, no display needed
 
-from visvm.bench.report.formats import percent, shortened
+from visvm.bench.report.formats import shortened
 from visvm.bench.report.style import BLUE, ORANGE, styled
 from visvm.errors import InputError, shown
+from visvm.formats import percent
 from visvm.model.results import Evaluation
 
 _SUFFIXES = (".png", ".pdf", ".svg")
@@ -34,14 +35,7 @@ def check_figure_name(path: Path) -> None:
 
 
 def draw_evaluation(result: Evaluation, path: Path) -> None:
-    """Draw accuracy by class, worst first, beside the most frequent confusions.
-
-    Parameters
-    ----------
-    result : Evaluation
-    path : Path
-        Ends in .png, .pdf or .svg.
-    """
+    """Draw accuracy by class, worst first, beside the most frequent confusions."""
     worst = sorted(result.per_class.items(), key=lambda item: (item[1].accuracy, str(item[0])))
     classes, pairs = dict(worst[:_MOST_CLASSES]), result.confusions[:_MOST_PAIRS]
     with _drawn(path, 10, 1.4 + 0.26 * max(len(classes), len(pairs), 4)) as figure:
@@ -81,7 +75,6 @@ def draw_demo(
         Accuracy after each session, from 0 to 1, on all of them.
     samples : sequence of (label, image array)
         A picture of each class to show below, in the order in which they are learned.
-    path : Path
     """
     with _drawn(path, 8, 4.6) as figure:
         grid = figure.add_gridspec(2, len(samples), height_ratios=[4.2, 1])
@@ -91,15 +84,9 @@ def draw_demo(
             (theirs, ORANGE, "s--", "the same features, head trained by gradient"),
         ):
             axes.plot(seen, [100 * value for value in values], line, color=colour)
-            axes.annotate(
-                f"{label}: {percent(values[-1], 0)}",
-                (seen[-1], 100 * values[-1]),
-                textcoords="offset points",
-                xytext=(0, -18),
-                ha="right",
-                color=colour,
-                fontweight="bold",
-            )
+            said, end = f"{label}: {percent(values[-1], 0)}", (seen[-1], 100 * values[-1])
+            below: Any = {"textcoords": "offset points", "xytext": (0, -18), "ha": "right"}
+            axes.annotate(said, end, color=colour, fontweight="bold", **below)
         axes.set_xticks(seen)
         axes.set_xlabel("classes learned so far")
         axes.set_ylabel("accuracy on all of them (%)")

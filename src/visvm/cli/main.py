@@ -16,7 +16,7 @@ import typer
 
 from visvm import __version__
 from visvm.cli import ask, bench, learn, serve, sites
-from visvm.cli.options import Json, Quiet
+from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.upkeep import cache_app, weights_app
 from visvm.errors import InputError, VisvmError
 
@@ -104,11 +104,15 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say what works on this machine: weights, extras, memory, threads, cache; or data sets."""
-    from visvm.cli.doctor import examine, show
-    from visvm.cli.terminal import print_json
+    from visvm.bench.loading import examine_data, find_data_root
+    from visvm.cli.doctor import examine, show, show_data
+    from visvm.cli.terminal import answer
 
     if what == "data":
-        _doctor_data(data, as_json)
+        root = find_data_root(data)
+        states = examine_data(root)
+        found = {"root": root, "datasets": states}
+        answer(found, lambda: show_data(root, states), as_json=as_json)
         return
     if what is not None:
         raise InputError(
@@ -121,23 +125,7 @@ def doctor(
             code="option-without-data",
         )
     found = examine()
-    if as_json:
-        print_json(found)
-    else:
-        show(found)
-
-
-def _doctor_data(data: Path | None, as_json: bool) -> None:
-    from visvm.bench.loading import examine_data, find_data_root
-    from visvm.cli.doctor import show_data
-    from visvm.cli.terminal import print_json
-
-    root = find_data_root(data)
-    states = examine_data(root)
-    if as_json:
-        print_json({"root": None if root is None else str(root), "datasets": states})
-    else:
-        show_data(root, states)
+    answer(found, lambda: show(found), as_json=as_json)
 
 
 def main() -> None:
@@ -172,7 +160,7 @@ def main() -> None:
 def describe_error(error: Exception) -> tuple[str, str] | None:
     """Return the code and the one line for what a user can put right; None for what only we can."""
     if isinstance(error, VisvmError):
-        return error.code, str(error)
+        return error.code, in_options(str(error))
     if hasattr(error, "format_message"):  # what typer raises for a wrong command or option
         if not error.format_message():  # help was shown, as no command was given
             return "usage", ""

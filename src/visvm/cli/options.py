@@ -1,9 +1,17 @@
-"""Arguments and options that several commands have."""
+"""What several commands share: arguments, options, and how a model file is held and replaced."""
 
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from visvm.errors import InputError, ModelFileError
+
+if TYPE_CHECKING:
+    from visvm.image_classifier import ImageClassifier
 
 
 def home(path: Path | None) -> Path | None:
@@ -17,16 +25,13 @@ Json = Annotated[
     bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars and no notes.")]
-ModelPath = Annotated[
-    Path, typer.Argument(help="The model file.", metavar="MODEL", show_default=False, callback=home)
-]
+ModelPath = Annotated[Path, typer.Argument(help="The model file.", metavar="MODEL", callback=home)]
 Folder = Annotated[
     str,
     typer.Argument(
         help="A folder with one sub-folder per class, also as a URI (s3://…), or a CSV file of "
         "path,label.",
         metavar="FOLDER",
-        show_default=False,
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")]
@@ -70,20 +75,115 @@ NewSeed = Annotated[
     int | None, typer.Option(help="For a new model: decides the random map.", show_default="0")
 ]
 
+# Messages speak to Python; parameters of a recipe's methods keep their names.
+_IN_OPTIONS = (
+    (r"The '(\w+)' parameter(?: of ImageClassifier)? must be (?:'auto' or )?", r"\1 must be "),
+    (r", or None\. Got", ". Got"),
+    (r", lower n_components, or raise memory_limit", " or lower --components"),
+    (r" \(\w+=(?:True|…)\)", ""),
+    (r"(?<!')\bn_components\b(?!')", "--components"),
+    (r"(?<!')\brandom_state\b(?!')|^Seed(?= must be)", "--seed"),
+    (r"^(ridge|transform)(?= must be)", r"--\1"),
+)
 
-def given_options(
+
+def tell_waiting(model: Path, quiet: bool = False) -> Callable[[], None]:
+    """Return what says, the first time it is called, that another process holds the model."""
+    from visvm.cli.terminal import note
+
+    said = quiet
+
+    def say() -> None:
+        nonlocal said
+        if not said:
+            note(f"Another process is changing {model}; waiting for it.")
+        said = True
+
+    return say
+
+
+@contextmanager
+def changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
+    """Hold a model file, and replace it if all goes well."""
+    from visvm.image_classifier import ImageClassifier
+    from visvm.model.container import locked
+    from visvm.model.file import read_header
+
+    read_header(model)  # a file that is not a model needs no lock
+    with locked(model, tell_waiting(model)):
+        classifier = ImageClassifier.load(model, **options)
+        yield classifier
+        classifier.save(model)
+
+
+def open_for_learning(
+    model: Path,
     encoder: str | None,
     transform: str | None,
     components: int | None,
     ridge: float | None,
     seed: int | None,
-) -> dict[str, Any]:
-    """Return the options of a new model that were given, by ``ImageClassifier``'s names."""
-    named = {
-        "encoder": encoder,
-        "transform": transform,
-        "n_components": components,
-        "ridge": ridge,
-        "random_state": seed,
-    }
-    return {name: value for name, value in named.items() if value is not None}
+    *,
+    cache: bool,
+) -> "ImageClassifier":
+    """Load a model, or begin one with these options; they must not contradict a model's own."""
+    from visvm.image_classifier import ImageClassifier
+
+    if not model.exists():
+        options: dict[str, Any] = {
+            "encoder": encoder,
+            "transform": transform,
+            "n_components": components,
+            "ridge": ridge,
+            "random_state": seed,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return ImageClassifier(**given, cache=cache)
+    classifier = ImageClassifier.load(model, cache=cache, encoder=encoder)
+    assert classifier.model_ is not None
+    settled = classifier.model_.head.settled
+    for option, value, own in (
+        ("--transform", transform, classifier.transform),
+        ("--components", components, settled.options.n_components),
+        ("--ridge", ridge, settled.ridge),
+        ("--seed", seed, settled.seed),
+    ):
+        if value not in (None, "auto", own):
+            raise InputError(
+                f"{option} {value} was given, but {model} already has {own}. Leave the option out.",
+                code="option-of-new-model",
+            )
+    return classifier
+
+
+def require_new(output: Path, force: bool) -> None:
+    """Refuse to replace a file unless that is asked for."""
+    if output.exists() and not force:
+        raise ModelFileError(
+            f"{output} already exists. Choose another name, or replace it with --force.",
+            code="file-exists",
+        )
+
+
+def require_other(output: Path, model: Path, writing: str) -> None:
+    """Refuse to write over the model that is read."""
+    if model.exists() and output.exists() and output.samefile(model):
+        raise ModelFileError(
+            f"{writing} would write over the model {output}. Choose another name.",
+            code="output-is-model",
+        )
+
+
+def in_options(line: str) -> str:
+    """Say with the names of options what a message says with those of Python's parameters.
+
+    Examples
+    --------
+    >>> in_options("The 'ridge' parameter of ImageClassifier must be above 0. Got -1 instead.")
+    '--ridge must be above 0. Got -1 instead.'
+    >>> in_options("Give both the same n_components and random_state.")
+    'Give both the same --components and --seed.'
+    """
+    for pattern, option in _IN_OPTIONS:
+        line = re.sub(pattern, option, line)
+    return line

@@ -1,18 +1,22 @@
 """What ``visvm learn``, ``evaluate`` and ``info`` show to people."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from visvm.bench.report.formats import percent
-from visvm.cli.terminal import note, out, table
+from visvm.cli.terminal import answer, note, out, table
 from visvm.encoders.images import DEFAULT_TRANSFORM
+from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import Evaluation, SessionReport, TransformChoice, first_session_note
 from visvm.model.sites import SiteStatistics
+
+if TYPE_CHECKING:
+    from visvm.image_classifier import ImageClassifier
 
 
 def counted(n: int, what: str) -> str:
@@ -26,17 +30,26 @@ def counted(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
 
 
+def knows(path: Path, classifier: "ImageClassifier") -> str:
+    """Say how many classes a model file knows."""
+    return f"{path} knows {counted(len(classifier.classes_), 'class')}"
+
+
+def answer_change(path: Path, said: str, as_json: bool, quiet: bool, **facts: object) -> None:
+    """Say what was done: in words, or by what the file holds now and more facts."""
+    described = describe(path) if as_json else {}
+    now = {name: described[name] for name in ("path", "bytes", "classes") if as_json}
+    answer({**now, **facts}, said, as_json=as_json, quiet=quiet)
+
+
 def show_report(model: Path, report: SessionReport) -> None:
     """Show what a session did."""
     console = out()
-    news = [
-        counted(len(report.new_classes), "new class"),
-        counted(len(report.returning_classes), "returning class"),
-    ]
-    console.print(
-        f"[bold]session {report.session}[/]: {counted(report.n_images, 'image')}, "
-        f"{news[0]}, {news[1]}; {escape(model.name)} now knows {counted(report.n_classes, 'class')}"
-    )
+    new = counted(len(report.new_classes), "new class")
+    again = counted(len(report.returning_classes), "returning class")
+    known = f"{escape(model.name)} now knows {counted(report.n_classes, 'class')}"
+    images = counted(report.n_images, "image")
+    console.print(f"[bold]session {report.session}[/]: {images}, {new}, {again}; {known}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())
     memory = "" if report.peak_memory is None else f" · memory {human_bytes(report.peak_memory)}"
     console.print(
@@ -46,18 +59,12 @@ def show_report(model: Path, report: SessionReport) -> None:
     if report.transform is not None:
         console.print(_chosen(report.transform), markup=False)
     if report.settled_on is not None:
-        console.print(
-            f"λ, blocks and mixer were settled on a sample of {report.settled_on} images; all "
-            "were learned"
-        )
+        sample = f"a sample of {report.settled_on} images"
+        console.print(f"λ, blocks and mixer were settled on {sample}; all were learned")
     if (warning := first_session_note(report)) is not None:
         note(warning)
     if report.skipped:
-        console.print(
-            f"skipped {counted(len(report.skipped), 'unreadable file')}: "
-            f"{', '.join(report.skipped)}",
-            markup=False,
-        )
+        console.print(_skipped(report.skipped), markup=False)
     if report.test is not None:
         test = report.test
         console.print(
@@ -83,11 +90,7 @@ def _chosen(choice: TransformChoice) -> str:
 def show_statistics(path: Path, sums: SiteStatistics) -> None:
     """Show what is in a site's sums."""
     skipped = sums.history[0]["skipped"]
-    left_out = (
-        f"; skipped {counted(len(skipped), 'unreadable file')}: {', '.join(skipped)}"
-        if skipped
-        else ""
-    )
+    left_out = f"; {_skipped(skipped)}" if skipped else ""
     out().print(
         f"{path}: the sums of {counted(sums.n_images, 'image')} of "
         f"{counted(len(sums.counts), 'class')}, for site {sums.site}{left_out}\n"
@@ -101,24 +104,12 @@ def show_evaluation(result: Evaluation) -> None:
     console = out()
     worst = sorted(result.per_class.items(), key=lambda item: item[1].accuracy)
     rows = [(label, each.n, percent(each.accuracy)) for label, each in worst]
-    console.print(
-        table(
-            "by class, worst first",
-            ["class", "images", "accuracy"],
-            rows,
-            right=["images", "accuracy"],
-        )
-    )
+    columns = ["class", "images", "accuracy"]
+    console.print(table("by class, worst first", columns, rows, right=columns[1:]))
     if result.confusions:
         pairs = [(pair.label, pair.predicted, pair.n) for pair in result.confusions[:10]]
-        console.print(
-            table(
-                "most frequent confusions",
-                ["class", "taken for", "images"],
-                pairs,
-                right=["images"],
-            )
-        )
+        columns = ["class", "taken for", "images"]
+        console.print(table("most frequent confusions", columns, pairs, right=columns[2:]))
     if result.skipped:
         console.print(f"skipped, as they are not images: {', '.join(result.skipped)}", markup=False)
     console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
@@ -148,12 +139,7 @@ def describe(path: Path) -> dict[str, Any]:
         "statistics_only": kind == "sums",
         "site": header.site,
         "merged": [
-            {
-                "file": each.file,
-                "id": each.id,
-                "merged_at": each.merged_at,
-                "n_images": each.n_images,
-            }
+            {name: getattr(each, name) for name in ("file", "id", "merged_at", "n_images")}
             for each in header.merged
         ],
     }
@@ -173,27 +159,17 @@ def show_model(described: dict[str, Any]) -> None:
             (entry["session"], _when(entry["learned_at"]), entry["n_images"], *news, *accuracies)
         )
     columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
-    console.print(
-        table(
-            "sessions",
-            columns,
-            rows,
-            right=[column for column in columns if column != "when (UTC)"],
-        )
-    )
+    console.print(table("sessions", columns, rows, right=[columns[0], *columns[2:]]))
     if described["merged"]:
+        columns = ["file", "site", "when (UTC)", "images"]
         rows = [
             (each["file"], each["id"], _when(each["merged_at"]), each["n_images"])
             for each in described["merged"]
         ]
-        console.print(
-            table("sites merged", ["file", "site", "when (UTC)", "images"], rows, right=["images"])
-        )
+        console.print(table("sites merged", columns, rows, right=columns[3:]))
     if described["forgotten_images"]:
-        console.print(
-            f"{described['forgotten_images']} more images are of classes that were forgotten",
-            markup=False,
-        )
+        n = described["forgotten_images"]
+        console.print(f"{n} more images are of classes that were forgotten", markup=False)
     blocks = ", ".join(map(str, described["layers"]))
     console.print(
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
@@ -203,6 +179,10 @@ def show_model(described: dict[str, Any]) -> None:
         f"D = {described['n_components']}, λ = {described['ridge']:g}\n{_what_for(described)}",
         markup=False,
     )
+
+
+def _skipped(files: Sequence[str]) -> str:
+    return f"skipped {counted(len(files), 'unreadable file')}: {', '.join(files)}"
 
 
 def _when(moment: str) -> str:

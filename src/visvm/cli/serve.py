@@ -2,12 +2,12 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visvm.cli.opening import open_for_learning, tell_waiting
 from visvm.cli.options import (
     ModelPath,
     NewComponents,
@@ -16,7 +16,8 @@ from visvm.cli.options import (
     NewSeed,
     NewTransform,
     Quiet,
-    given_options,
+    open_for_learning,
+    tell_waiting,
 )
 from visvm.errors import InputError, ModelFileError
 
@@ -64,10 +65,10 @@ def serve(
     if verbose:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
         logging.getLogger("visvm.service").setLevel(logging.INFO)
-    options = given_options(encoder, transform, components, ridge, seed)
+    new = (encoder, transform, components, ridge, seed)
     serve_model(
         model,
-        lambda: _opened(model, options, quiet),
+        lambda: _opened(model, lambda: open_for_learning(model, *new, cache=False), quiet),
         host=host,
         port=port,
         tokens=Tokens(os.environ.get("VISVM_TOKEN"), os.environ.get("VISVM_READ_TOKEN")),
@@ -77,7 +78,7 @@ def serve(
 
 
 def _opened(
-    model: Path, options: dict[str, Any], quiet: bool
+    model: Path, load: "Callable[[], ImageClassifier]", quiet: bool
 ) -> "tuple[ImageClassifier, Signature]":
     """Open a model, and take the signature of its file before it is read."""
     from visvm.cli.terminal import note, progress_bars
@@ -88,25 +89,21 @@ def _opened(
         try:
             # also sees whether it could be written
             with locked(model, tell_waiting(model, quiet)):
-                signature = signature_of(model)
-                classifier = open_for_learning(model, options, cache=False)
+                signature, classifier = signature_of(model), load()
         except ModelFileError as error:
             if os.access(model.parent, os.W_OK) or not model.is_file():
                 raise
             note(f"{error} It can be asked, but not taught.")
-            signature = signature_of(model)
-            classifier = open_for_learning(model, options, cache=False)
+            signature, classifier = signature_of(model), load()
         classifier.check_options(progress)
     return classifier, signature
 
 
 def _welcome(model: Path, address: str, classifier: "ImageClassifier", quiet: bool) -> None:
+    from visvm.cli.reporting import counted
     from visvm.cli.terminal import out
 
     if not quiet:
         n = len(classifier.classes_)
-        known = f"{n} class{'' if n == 1 else 'es'}" if n else "nothing yet"
-        out().print(
-            f"{model.name} knows {known}. Teach and ask it at {address}  (stop with Ctrl+C)",
-            markup=False,
-        )
+        known = f"{model.name} knows {counted(n, 'class') if n else 'nothing yet'}"
+        out().print(f"{known}. Teach and ask it at {address}  (stop with Ctrl+C)", markup=False)

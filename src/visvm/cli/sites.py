@@ -5,17 +5,23 @@ from typing import Annotated
 
 import typer
 
-from visvm.cli.opening import changed, require_new, tell_waiting
-from visvm.cli.options import Force, ModelPath, Quiet, home
-from visvm.errors import InputError, ModelFileError
+from visvm.cli.options import (
+    Force,
+    Json,
+    ModelPath,
+    Quiet,
+    changed,
+    home,
+    require_new,
+    require_other,
+    tell_waiting,
+)
+from visvm.errors import InputError
 
 
 def merge(
     output: Annotated[
-        Path,
-        typer.Argument(
-            help="The new model file.", metavar="OUT", show_default=False, callback=home
-        ),
+        Path, typer.Argument(help="The new model file.", metavar="OUT", callback=home)
     ],
     models: Annotated[
         list[Path],
@@ -23,14 +29,15 @@ def merge(
             help="A model, and what to add to it: models grown from copies of it, or files of "
             "'visvm learn --statistics-only'.",
             metavar="MODEL SITE…",
-            show_default=False,
         ),
     ],
     force: Force = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Add up what several models or sites have learned. None is added twice."""
-    from visvm.cli.terminal import note, out
+    from visvm.cli.reporting import answer_change
+    from visvm.cli.terminal import note
     from visvm.image_classifier import ImageClassifier
     from visvm.model.container import locked
     from visvm.model.file import read_header
@@ -45,53 +52,41 @@ def merge(
         histories = [read_header(path).sessions for path in models]
         whole = ImageClassifier.merge_files(models[0], models[1:])
         whole.save(output)
-    if quiet:
-        return
+    twice = 0
     for place, history in enumerate(histories):
         before = [report for other in histories[:place] for report in other]
         shared = sum(each.n_images for each in history if any(map(each.is_same_as, before)))
-        if shared:
+        twice += shared
+        if shared and not quiet:
             note(f"{shared} images were learned by both before they parted and now count twice.")
-    out().print(
-        f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images",
-        markup=False,
-    )
+    said = f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images"
+    answer_change(output, said, as_json, quiet, images_counted_twice=twice)
 
 
 def unmerge(
     model: ModelPath,
     site: Annotated[
-        Path,
-        typer.Argument(
-            help="The very file that was merged.", metavar="SITE", show_default=False, callback=home
-        ),
+        Path, typer.Argument(help="The very file that was merged.", metavar="SITE", callback=home)
     ],
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Take a site, or another model, out of MODEL again, as if it had never been merged."""
-    from visvm.cli.reporting import counted
-    from visvm.cli.terminal import out
+    from visvm.cli.reporting import answer_change, knows
     from visvm.model.sites import SiteStatistics
 
     with changed(model) as classifier:
         sums = SiteStatistics.load(site)
         classifier.unmerge(sums)
-    if not quiet:
-        n = len(classifier.classes_)
-        out().print(
-            f"took out the {sums.n_images} images of site {sums.site}; {model} knows "
-            f"{counted(n, 'class')}",
-            markup=False,
-        )
+    said = f"took out the {sums.n_images} images of site {sums.site}; {knows(model, classifier)}"
+    answer_change(model, said, as_json, quiet, site=sums.site, n_images=sums.n_images)
 
 
 def export(
     model: ModelPath,
     output: Annotated[
         Path | None,
-        typer.Argument(
-            help="The new file, for predicting.", metavar="OUT", show_default=False, callback=home
-        ),
+        typer.Argument(help="The new file, for predicting.", metavar="OUT", callback=home),
     ] = None,
     for_site: Annotated[
         Path | None,
@@ -104,10 +99,11 @@ def export(
         ),
     ] = None,
     force: Force = False,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a smaller file that can only predict, or one with which another site can learn."""
-    from visvm.cli.terminal import out
+    from visvm.cli.reporting import answer_change
     from visvm.head.memory import human_bytes
     from visvm.image_classifier import ImageClassifier
 
@@ -119,16 +115,13 @@ def export(
             code="export-output",
         )
     require_new(written, force)
-    if model.exists() and written.exists() and written.samefile(model):
-        raise ModelFileError(
-            f"Exporting would write over the model {written}. Choose another name.",
-            code="output-is-model",
-        )
-    classifier = ImageClassifier.load(model, for_prediction=True)
+    require_other(written, model, "Exporting")
+    classifier, site = ImageClassifier.load(model, for_prediction=True), None
     if output is not None:
         classifier.export(output)
-        said = f"of {human_bytes(model.stat().st_size)}"
+        what = f"of {human_bytes(model.stat().st_size)}"
     else:
-        said = f"for site {classifier.export_for_site(written)}"
-    if not quiet:
-        out().print(f"{written}: {human_bytes(written.stat().st_size)}, {said}", markup=False)
+        site = classifier.export_for_site(written)
+        what = f"for site {site}"
+    said = f"{written}: {human_bytes(written.stat().st_size)}, {what}"
+    answer_change(written, said, as_json, quiet, site=site)

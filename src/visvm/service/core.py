@@ -28,13 +28,7 @@ from visvm.service.jobs import Job, JobKind, JobQueue
 from visvm.service.limits import Limits
 from visvm.service.problems import MODEL_EMPTY, BusyError, RefusedError, stopping
 from visvm.service.store import ModelStore, Signature, Snapshot
-from visvm.service.uploads import (
-    decode_all,
-    keep_squares,
-    read_label,
-    read_labels,
-    require_images,
-)
+from visvm.service.uploads import decode_all, keep_squares, read_label, read_labels, require_images
 
 _DECODERS = 2
 
@@ -51,18 +45,7 @@ class Scored(NamedTuple):
 
 
 class Service:
-    """What the routes share.
-
-    Parameters
-    ----------
-    path : Path
-        Of the model file.
-    classifier : ImageClassifier
-        What is in it, with its encoder.
-    signature : Signature
-        As in ``ModelStore``.
-    limits : Limits
-    """
+    """What the routes share; path, classifier and signature as in ``ModelStore``."""
 
     def __init__(
         self, path: Path, classifier: ImageClassifier, signature: Signature, limits: Limits
@@ -81,7 +64,7 @@ class Service:
         self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")
         self.waiting_images = 0
         self.boot = secrets.token_hex(4)
-        self.metrics = _Metrics(self)
+        self.metrics = Metrics(self)
 
     @property
     def ready(self) -> bool:
@@ -114,14 +97,11 @@ class Service:
         try:
             async with asyncio.timeout(self.limits.predict_seconds):
                 pixels = await decode_all(uploads, self.transform, self.limits, self.decoders)
-                scored = await asyncio.gather(
-                    *(asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
-                )
+                asked = (asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
+                scored = await asyncio.gather(*asked)
         except TimeoutError as error:
-            seconds = self.limits.predict_seconds
-            detail = (
-                f"The prediction took more than {seconds:g} s. Try again when less is going on."
-            )
+            slow = f"The prediction took more than {self.limits.predict_seconds:g} s."
+            detail = f"{slow} Try again when less is going on."
             raise BusyError(detail, 10, code="prediction-timeout") from error
         except asyncio.CancelledError as error:
             if self.encoder.alive:
@@ -135,9 +115,8 @@ class Service:
         if all(each.snapshot is snapshot for each in scored):
             scores = np.stack([each.scores for each in scored])
         else:  # the model has changed between two batches
-            scores = await run_in_threadpool(
-                model.scores, np.stack([each.features for each in scored])
-            )
+            features = np.stack([each.features for each in scored])
+            scores = await run_in_threadpool(model.scores, features)
         return snapshot, model.answers(scores, names, top=top)
 
     async def check(self, form: Form) -> None:
@@ -155,10 +134,8 @@ class Service:
     def require_class(self, label: Label) -> None:
         """Refuse the label of a class that is not known."""
         if label not in self.store.current.counts:
-            raise InputError(
-                f"{label!r} is not a class of the model. See /api/model for those that are.",
-                code="class-unknown",
-            )
+            detail = f"{label!r} is not a class of the model. See /api/model for those that are."
+            raise InputError(detail, code="class-unknown")
 
     def change(self, kind: JobKind, work: Change, held: ExitStack) -> Job:
         """Put a change of the model in the queue."""
@@ -181,7 +158,7 @@ def _known(snapshot: Snapshot) -> Model:
     return snapshot.model
 
 
-class _Metrics:
+class Metrics:
     """What Prometheus gets."""
 
     def __init__(self, service: Service) -> None:

@@ -75,24 +75,13 @@ class Upload:
 
 @dataclass
 class Form:
-    """Images and texts by the name of their field.
-
-    Attributes
-    ----------
-    images, texts : dict of list
-    labels : dict of list
-        By the field of the images, once they are checked.
-    spool : Spool
-        Where the images are.
-    held : ExitStack
-        Closes it; the images are gone then.
-    """
+    """Images and texts by the name of their field."""
 
     images: dict[str, list[Upload]]
     texts: dict[str, list[str]]
-    labels: dict[str, list[Label]] = field(default_factory=dict)
-    spool: Spool = field(default_factory=Spool)
-    held: ExitStack = field(default_factory=ExitStack)
+    labels: dict[str, list[Label]] = field(default_factory=dict)  # of images, once checked
+    spool: Spool = field(default_factory=Spool)  # where the images are
+    held: ExitStack = field(default_factory=ExitStack)  # closes it; the images are gone then
 
     def __post_init__(self) -> None:
         self.held.callback(lambda: self.spool.close())
@@ -111,14 +100,7 @@ def no_room(error: OSError) -> RefusedError:
 async def read_form(
     request: Request, limits: Limits, files: Sequence[str], texts: Sequence[str] = ()
 ) -> Form:
-    """Read a form of images and texts.
-
-    Parameters
-    ----------
-    request : Request
-    limits : Limits
-    files, texts : sequences of str
-        The fields that there may be.
+    """Read a form that may have these fields of files and texts.
 
     Raises
     ------
@@ -170,6 +152,9 @@ class _Reader:
             "on_part_end": self._on_part_end,
             "on_end": self._on_end,
         }
+
+    def _on_end(self) -> None:
+        self.whole = True
 
     def _on_part_begin(self) -> None:
         self._disposition, self._image, self._text = b"", None, bytearray()
@@ -230,6 +215,3 @@ class _Reader:
             except UnicodeDecodeError as error:
                 detail = "A label is not text in UTF-8. Convert it."
                 raise RefusedError(422, detail, code="label-not-utf-8") from error
-
-    def _on_end(self) -> None:
-        self.whole = True

@@ -16,14 +16,14 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visvm.errors import InputError
+from visvm.service.core import Metrics
 from visvm.service.limits import Limits
-from visvm.service.problems import BusyError, RefusedError, refusal_response
+from visvm.service.problems import BusyError, RefusedError, refusal
 
 log = logging.getLogger("visvm.service")
 
@@ -57,15 +57,12 @@ class Tokens:
     def __post_init__(self) -> None:
         for token in (self.write, self.read):
             if token is not None and not re.fullmatch(f"[!-~]{{{_LEAST_TOKEN},}}", token):
-                raise InputError(
-                    f"A token needs at least {_LEAST_TOKEN} ASCII characters without spaces; "
-                    f"one has {len(token)} characters. Choose a long random one.",
-                    code="token-weak",
-                )
+                needed = f"at least {_LEAST_TOKEN} ASCII characters without spaces"
+                fact = f"A token needs {needed}; one has {len(token)} characters."
+                raise InputError(f"{fact} Choose a long random one.", code="token-weak")
         if self.write is not None and self.write == self.read:
-            raise InputError(
-                "Both tokens are the same. Choose another one for reading.", code="tokens-equal"
-            )
+            advice = "Both tokens are the same. Choose another one for reading."
+            raise InputError(advice, code="tokens-equal")
 
     @property
     def wanted(self) -> bool:
@@ -84,16 +81,8 @@ class Tokens:
 class Rights:
     """The FastAPI dependencies of routes that not everybody may call.
 
-    Parameters
-    ----------
-    tokens : Tokens
-
-    Attributes
-    ----------
-    reader : Depends
-        Admits who may ask; its value is whether they may also change the model.
-    writer : Depends
-        Admits who may change the model.
+    `reader` admits who may ask, and its value is whether they may also change the model; `writer`
+    admits who may.
     """
 
     def __init__(self, tokens: Tokens) -> None:
@@ -159,23 +148,13 @@ def trusted_hosts(app: ASGIApp, hosts: Iterable[str]) -> ASGIApp:
 
 
 class Gate:
-    """ASGI middleware around the whole application.
+    """ASGI middleware around the whole application."""
 
-    Parameters
-    ----------
-    app : ASGI application
-    limits : Limits
-    requests, seconds : Prometheus metrics
-    """
-
-    def __init__(
-        self, app: ASGIApp, *, limits: Limits, requests: Counter, seconds: Histogram
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, limits: Limits, metrics: Metrics) -> None:
         self._app = app
         self.limits = limits
         self.incoming = 0  # bytes of bodies that are being answered
-        self._requests = requests
-        self._seconds = seconds
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and answer the errors it raises."""
@@ -187,9 +166,9 @@ class Gate:
         try:
             await self._app(scope, body, answer)
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
-            refusal = refusal_response(error)
+            refused = refusal(error)
             if answer.status is None:
-                await refusal(scope, receive, answer)
+                await refused(scope, receive, answer)
         finally:
             self.incoming -= body.n_bytes
         self._note(scope, body.n_bytes, answer, time.perf_counter() - began)
@@ -198,8 +177,8 @@ class Gate:
         route = getattr(scope.get("route"), "path", "other")
         known = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
         method = scope["method"] if scope["method"] in known else "other"
-        self._requests.labels(method, route, str(answer.status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._metrics.requests.labels(method, route, str(answer.status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
         log.info(
             "%s %s %s, %d bytes in, %d out, %.3f s",
             *(method, route, answer.status, n_bytes, answer.n_bytes, seconds),

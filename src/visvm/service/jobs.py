@@ -16,13 +16,12 @@ from visvm.service.problems import BusyError, Problem, problem_of, stopping
 JobKind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
-Task = Callable[[Progress], dict[str, Any]]
+Task = Callable[[Progress], dict[str, Any]]  # reports progress; returns the result
 
 log = logging.getLogger("visvm.service")
 
 _KEPT = 200  # ended jobs that clients can still ask about
 _IDLE_SECONDS = 1.0
-_RETRY_SECONDS = 5
 
 
 class _CancelledError(VisvmError):
@@ -31,50 +30,23 @@ class _CancelledError(VisvmError):
 
 @dataclass(eq=False)
 class Job:
-    """Something the service was asked to do.
-
-    Attributes
-    ----------
-    kind, state : str
-    held : ExitStack
-        Closed when the job ends.
-    id : str
-        Cannot be guessed.
-    stage : str
-        What is being done, with `done` steps of `total`.
-    result : dict or None
-        What a job that is done did.
-    problem : Problem or None
-        Why a job failed.
-    """
+    """Something the service was asked to do."""
 
     kind: JobKind
     task: Task | None
-    held: ExitStack
-    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    held: ExitStack  # closed when the job ends
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # cannot be guessed
     state: State = "waiting"
-    stage: str = ""
-    done: int = 0
+    stage: str = ""  # what is being done
+    done: int = 0  # steps of the stage
     total: int = 0
-    result: dict[str, Any] | None = None
-    problem: Problem | None = None
+    result: dict[str, Any] | None = None  # what a job that is done did
+    problem: Problem | None = None  # why a job failed
     unwanted: bool = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing will change any more."""
-        return self.state in ENDED
 
 
 class JobQueue:
-    """Runs jobs in the order in which they come.
-
-    Parameters
-    ----------
-    max_waiting : int
-    idle : callable
-        Called every second while there is nothing to do.
-    """
+    """Runs jobs in the order in which they come; calls `idle` every second while there are none."""
 
     def __init__(self, max_waiting: int, idle: Callable[[], None]) -> None:
         self._max_waiting = max_waiting
@@ -98,15 +70,7 @@ class JobQueue:
         return len(self._waiting)
 
     def submit(self, kind: JobKind, task: Task, held: ExitStack) -> Job:
-        """Put a job in the queue.
-
-        Parameters
-        ----------
-        kind : str
-        task : callable
-            Called with where to report progress; returns the result.
-        held : ExitStack
-            Closed when the job ends, in whatever way, or is refused.
+        """Put a job in the queue; `held` is closed when it ends, in whatever way, or is refused.
 
         Raises
         ------
@@ -119,11 +83,9 @@ class JobQueue:
             most = self._max_waiting if kind != "evaluate" else max(1, self._max_waiting // 4)
             if not self.alive or alike >= most:
                 held.close()
-                if not self.alive:
-                    raise stopping()
                 what = "evaluations" if kind == "evaluate" else "changes"
-                detail = f"{alike} {what} wait already. Try again in {_RETRY_SECONDS} seconds."
-                raise BusyError(detail, _RETRY_SECONDS, code="jobs-too-many")
+                detail = f"{alike} {what} wait already. Try again in 5 seconds."
+                raise BusyError(detail, 5, code="jobs-too-many") if self.alive else stopping()
             job = Job(kind, task, held)
             self._jobs[job.id] = job
             self._waiting.append(job)
@@ -154,8 +116,8 @@ class JobQueue:
         """Cancel everything, and wait until it has ended."""
         with self._changed:
             self._closed = True
-            for job in (*self._waiting, *([self._running] if self._running else [])):
-                job.unwanted = True
+            if self._running is not None:
+                self._running.unwanted = True
             while self._waiting:
                 _end(self._waiting.popleft(), "cancelled")
             self._changed.notify()
@@ -199,7 +161,7 @@ class JobQueue:
             _end(job, "done")
 
     def _forget_old(self) -> None:
-        ended = [job for job in self._jobs.values() if job.ended]
+        ended = [job for job in self._jobs.values() if job.state in ENDED]
         for job in ended[: max(0, len(self._jobs) - _KEPT)]:
             del self._jobs[job.id]
 

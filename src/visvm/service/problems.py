@@ -1,6 +1,7 @@
 """Errors as RFC 9457 problems, in the sentences of the command line."""
 
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,22 +47,14 @@ class Problem(BaseModel):
 
 
 class RefusedError(errors.VisvmError):
-    """A request that is answered with a status of its own.
-
-    Parameters
-    ----------
-    status : int
-    detail : str
-    code : str
-    headers : dict, optional
-    """
+    """A request that is answered with a status of its own."""
 
     def __init__(
-        self, status: int, detail: str, *, code: str, headers: dict[str, str] | None = None
+        self, status: int, detail: str, *, code: str, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(detail, code=code)
         self.status = status
-        self.headers = headers or {}
+        self.headers = headers
 
 
 class BusyError(RefusedError):
@@ -76,37 +69,24 @@ def stopping() -> BusyError:
     return BusyError("The service is stopping. Try again later.", 5, code="service-stopping")
 
 
-def problem(status: int, detail: str, code: str) -> Problem:
-    """Return a problem with the title that its status has."""
-    return Problem(
-        type=f"urn:visvm:problem:{code}",
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=detail,
-        code=code,
-    )
-
-
 def problem_of(error: Exception) -> Problem:
     """Return what a client gets to know of an error; a fault of ours is logged and not shown."""
-    if isinstance(error, RefusedError):
-        return problem(error.status, str(error), error.code)
     if isinstance(error, errors.VisvmError):
-        status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 422)
-        return problem(status, str(error), error.code)
-    if type(error).__name__ == "NotFittedError":  # scikit-learn's, which takes long to import
-        return problem(409, str(error), MODEL_EMPTY)
-    log.error("internal error", exc_info=error)
-    detail = "The server failed, and nothing was changed. Its log says why."
-    return problem(500, detail, "internal")
+        kinds = (status for kind, status in _STATUS.items() if isinstance(error, kind))
+        status = error.status if isinstance(error, RefusedError) else next(kinds, 422)
+        detail, code = str(error), error.code
+    elif type(error).__name__ == "NotFittedError":  # scikit-learn's, which takes long to import
+        status, detail, code = 409, str(error), MODEL_EMPTY
+    else:
+        log.error("internal error", exc_info=error)
+        detail = "The server failed, and nothing was changed. Its log says why."
+        status, code = 500, "internal"
+    kind, title = f"urn:visvm:problem:{code}", HTTPStatus(status).phrase
+    return Problem(type=kind, title=title, status=status, detail=detail, code=code)
 
 
-def problem_response(answer: Problem, headers: dict[str, str] | None = None) -> Response:
-    """Return a problem as an answer."""
-    return Response(answer.model_dump_json(), answer.status, headers, MEDIA_TYPE)
-
-
-def refusal_response(error: Exception) -> Response:
+def refusal(error: Exception) -> Response:
     """Return the answer to a request that raised an error."""
     headers = error.headers if isinstance(error, RefusedError) else None
-    return problem_response(problem_of(error), headers)
+    answer = problem_of(error)
+    return Response(answer.model_dump_json(), answer.status, headers, MEDIA_TYPE)

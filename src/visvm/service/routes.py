@@ -107,8 +107,9 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
 
 def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what images show, and how often the model is right."""
+    asking: dict[str, Any] = {"tags": ["model"], "dependencies": [rights.reader]}
 
-    @app.post("/api/predict", tags=["model"], dependencies=[rights.reader], **_form(_QUESTION))
+    @app.post("/api/predict", **asking, **_form(_QUESTION))
     async def predict(
         form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
         top: Annotated[int, Query(ge=1, le=1000)] = 5,
@@ -117,13 +118,7 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         snapshot, made = await service.predict(form, top)
         return schemas.describe_predictions(snapshot.revision, made)
 
-    @app.post(
-        "/api/evaluate",
-        tags=["model"],
-        status_code=202,
-        dependencies=[rights.reader],
-        **_form(_LABELLED),
-    )
+    @app.post("/api/evaluate", status_code=202, **asking, **_form(_LABELLED))
     async def evaluate(
         response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
     ) -> schemas.JobInfo:
@@ -186,10 +181,8 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
         new = service.read_label(str(renaming.new), "the new name")
         service.require_class(old)
         if new in service.store.current.counts and not renaming.merge:
-            raise InputError(
-                f"The class {new!r} exists already. Choose another name, or merge both.",
-                code="class-exists",
-            )
+            detail = f"The class {new!r} exists already. Choose another name, or merge both."
+            raise InputError(detail, code="class-exists")
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             progress("renaming", 0, 1)
@@ -264,10 +257,8 @@ def _uploaded(service: Service, fields: dict[str, Any]) -> Callable[[Request], A
             if "labels" in fields:
                 await service.check(form)
                 if await request.is_disconnected():  # nobody would see the end of it
-                    detail = (
-                        "The client disconnected before the upload was accepted. Send it again."
-                    )
-                    raise RefusedError(400, detail, code="client-disconnected")
+                    fact = "The client disconnected before the upload was accepted."
+                    raise RefusedError(400, f"{fact} Send it again.", code="client-disconnected")
             yield form
 
     return uploaded

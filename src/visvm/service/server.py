@@ -48,18 +48,14 @@ def serve(
     limits: Limits,
     started: Callable[[str, ImageClassifier], None],
 ) -> None:
-    """Serve a model until the process is stopped.
+    """Serve the model file at `path` until the process is stopped.
 
     Parameters
     ----------
-    path : Path
-        Of the model file.
     opened : callable
         Returns the model and the signature of its file; called once the address is ours.
     host, port : str, int
         Port 0 takes a free one.
-    tokens : Tokens
-    limits : Limits
     started : callable
         Called with the address and the model once both can be used.
     """
@@ -88,10 +84,8 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise InputError(
-            f"Cannot serve on {host}, port {port} ({why}). Choose another --port or --host.",
-            code="address-unavailable",
-        ) from error
+        advice = f"Cannot serve on {host}, port {port} ({why}). Choose another --port or --host."
+        raise InputError(advice, code="address-unavailable") from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -29,21 +29,11 @@ def signature_of(path: Path) -> Signature:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state of the model, which never changes.
+    """A state of the model, which never changes."""
 
-    Attributes
-    ----------
-    model : Model or None
-        None while nothing has been learned.
-    revision : int
-        Counts the states since the service started.
-    n_bytes : int
-        Size of the model file, 0 while there is none.
-    """
-
-    model: Model | None
-    revision: int
-    n_bytes: int
+    model: Model | None  # None while nothing has been learned
+    revision: int  # counts the states since the service started
+    n_bytes: int  # size of the model file, 0 while there is none
 
     @property
     def counts(self) -> dict[Label, int]:

@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 import numpy as np
@@ -45,21 +45,16 @@ def read_labels(form: Form, images: str, labels: str, numbers: bool, limits: Lim
 def require_images(form: Form, field: str) -> list[Upload]:
     """Return the images of a field, of which there must be one at least."""
     if not form.images[field]:
-        raise InputError(
-            f"There is no image. Give at least one image in the field {field}.",
-            code="images-missing",
-        )
+        detail = f"There is no image. Give at least one image in the field {field}."
+        raise InputError(detail, code="images-missing")
     return form.images[field]
 
 
 def read_label(text: str, where: str, numbers: bool, limits: Limits) -> Label:
     """Return a label as the model has it: text, or a number where its classes are numbers."""
     if len(text) > limits.label_length:
-        raise InputError(
-            f"The label of {where} has {len(text)} characters. "
-            f"Shorten it to {limits.label_length} characters.",
-            code="label-too-long",
-        )
+        most, fact = limits.label_length, f"The label of {where} has {len(text)} characters."
+        raise InputError(f"{fact} Shorten it to {most} characters.", code="label-too-long")
     return check_label(as_number(text) if numbers else text, where)
 
 
@@ -73,9 +68,11 @@ async def decode_all(
     ImageError
         Some cannot be read; it names them together.
     """
-    return await _each(
-        lambda upload: decode(upload.read_bytes(), transform, limits.pixels), uploads, pool
-    )
+
+    def pixels_of(upload: Upload) -> Pixels:
+        return decode(upload.read_bytes(), transform, limits.pixels)
+
+    return await _each(pixels_of, uploads, pool)
 
 
 async def keep_squares(form: Form, transform: Transform, limits: Limits, pool: Executor) -> None:
@@ -89,9 +86,7 @@ async def keep_squares(form: Form, transform: Transform, limits: Limits, pool: E
     with ExitStack() as undo:
         undo.callback(squares.close)
         try:
-            made = await _each(
-                square_of, [each for all_ in form.images.values() for each in all_], pool
-            )
+            made = await _each(square_of, list(chain(*form.images.values())), pool)
         except OSError as error:
             raise no_room(error) from error
         undo.pop_all()
@@ -124,9 +119,8 @@ async def _each(work: Callable[[Upload], T], uploads: Sequence[Upload], pool: Ex
         except ImageError as error:
             return error
 
-    outcomes = await asyncio.gather(
-        *(loop.run_in_executor(pool, attempt, upload) for upload in uploads)
-    )
+    running = (loop.run_in_executor(pool, attempt, upload) for upload in uploads)
+    outcomes = await asyncio.gather(*running)
     wrong = [
         f"{upload} ({each})"
         for upload, each in zip(uploads, outcomes, strict=True)
@@ -136,7 +130,6 @@ async def _each(work: Callable[[Upload], T], uploads: Sequence[Upload], pool: Ex
         n, more = len(wrong), len(wrong) - _NAMED
         named = "; ".join(wrong[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         what, it = ("1 photo", "it") if n == 1 else (f"{n} photos", "them")
-        raise ImageError(
-            f"{what} cannot be read: {named}. Leave {it} out.", code="images-unreadable"
-        )
+        detail = f"{what} cannot be read: {named}. Leave {it} out."
+        raise ImageError(detail, code="images-unreadable")
     return [each for each in outcomes if not isinstance(each, ImageError)]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from visvm.bench.datasets import DATASETS
-from visvm.bench.report.formats import count, percent
+from visvm.bench.report.formats import count
 from visvm.bench.report.grouping import Setting, settings
 from visvm.bench.report.pages import Cell, Column, Table, TableRow
 from visvm.bench.report.published import Numbers, Published
@@ -23,6 +23,7 @@ from visvm.bench.report.summary import (
     marks,
 )
 from visvm.bench.rows import Row
+from visvm.formats import percent
 
 _KINDS: dict[str, Literal["ours", "apart"]] = {OURS: "ours", ORACLE: "apart"}
 

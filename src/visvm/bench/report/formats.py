@@ -1,17 +1,6 @@
-"""Numbers and names as pages, figures and the command line write them."""
+"""Numbers and names as pages and figures write them."""
 
 import math
-
-
-def percent(share: float | None, decimals: int = 1, unit: str = " %") -> str:
-    """Return a share in percent, or a dash where there is none.
-
-    Examples
-    --------
-    >>> percent(0.875), percent(0.875, 2, ""), percent(None)
-    ('87.5 %', '87.50', '–')
-    """
-    return "–" if share is None else f"{100 * share:.{decimals}f}{unit}"
 
 
 def count(number: int) -> str:
