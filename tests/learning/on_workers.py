@@ -1,4 +1,4 @@
-"""What Ray's processes import for the tests: it must import little, as each of them pays for it."""
+"""What other processes import for the tests. It imports little, as each of them pays for it."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from visvm.learning import local as learning
 from visvm.learning.ray_tasks import Leader, Part
 
 
@@ -43,3 +44,15 @@ class Probe(Leader):
             return self._sum(encoded, settled), len(came)
         finally:
             Part.add = plain
+
+
+def encode_slowly():
+    """Make learning in this process slow, and its journal written often."""
+    plain = learning.encode_stream
+
+    def slow(*arguments):
+        for outcomes in plain(*arguments):
+            time.sleep(0.02)
+            yield outcomes
+
+    learning._MOST_ROWS, learning.encode_stream = 5, slow
