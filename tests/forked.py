@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 METHOD = "forkserver" if hasattr(os, "fork") else "spawn"
 CONTEXT = multiprocessing.get_context(METHOD)
@@ -16,7 +17,6 @@ if METHOD == "forkserver":
     CONTEXT.set_forkserver_preload(
         [
             "tests.forked",
-            "tests.encoders.entries",
             "tests.encoders.tiny_weights",
             "tests.learning.on_workers",
             "visvm.bench.methods",
@@ -80,7 +80,9 @@ class Command:
 
     def send_signal(self, number):
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # the process that forked it may know of its end before this one does
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def poll(self):
         return self._process.exitcode

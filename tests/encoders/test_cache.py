@@ -1,5 +1,6 @@
 """The feature cache: what goes in comes out, even if others write or are killed."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -13,7 +14,6 @@ import pytest
 
 from tests.encoders.entries import WIDTH, held, key, row, rows
 from tests.encoders.refusals import refusal
-from tests.forked import CONTEXT
 from visvm.encoders.cache import (
     DEFAULT_LIMIT,
     FeatureCache,
@@ -223,9 +223,10 @@ def write_with_others(path, start, barrier):
 
 
 def test_processes_that_write_at_once_lose_nothing(path):
-    barrier = CONTEXT.Barrier(3)
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
     children = [
-        CONTEXT.Process(target=write_with_others, args=(path, start, barrier))
+        context.Process(target=write_with_others, args=(path, start, barrier))
         for start in (0, 40, 80)
     ]
     for child in children:
@@ -276,7 +277,8 @@ def kill_writers(path, log, turns):
 @pytest.mark.kill
 def test_kill_of_a_writer_leaves_a_good_cache(path, tmp_path):
     log, turns = tmp_path / "log", tmp_path / "turns"
-    child = CONTEXT.Process(target=kill_writers, args=(path, log, turns), daemon=True)
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=kill_writers, args=(path, log, turns), daemon=True)
     child.start()
     child.join(60)
     assert child.exitcode == 0

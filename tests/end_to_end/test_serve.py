@@ -40,7 +40,7 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
     for round_ in range(KILLS):
         server = Server(model, place / "tiny.onnx")
         killer = threading.Timer(
-            chance.uniform(0.05, 1.0),
+            chance.uniform(0.05, 0.6),
             lambda running=server: running.process.send_signal(signal.SIGKILL),
         )
         with server.client() as client:
