@@ -8,7 +8,8 @@ demo: .venv/core
 	$(BIN)/visvm demo
 
 # One worker a core, each with one thread for linear algebra: two that take two each would get in each other's way.
-PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# Compiled files are kept, whatever the environment says: the tests start many processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test: .venv/dev browser
 	$(PYTEST)

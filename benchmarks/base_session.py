@@ -38,7 +38,7 @@ from visvm import load_encoder
 from visvm.bench.environment import code_digest
 from visvm.bench.loading import load_dataset
 from visvm.bench.streams import class_order
-from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import KernelMap
 from visvm.head.selection import search_ridge, split_base_session
 from visvm.head.solver import RidgePath
 

@@ -25,7 +25,7 @@ from base_data import base_session
 from visvm import IncrementalLSSVC, load_encoder
 from visvm.bench.loading import load_dataset
 from visvm.bench.streams import class_order
-from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import KernelMap
 
 HERE = Path(__file__).parent
 ENDS = (20, 40, 60)  # classes seen after each session

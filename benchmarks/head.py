@@ -27,7 +27,7 @@ from scipy.linalg import lapack
 from sklearn.linear_model import RidgeClassifier
 
 from visvm import IncrementalLSSVC
-from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import KernelMap
 from visvm.head.products import Array
 from visvm.head.selection import search_ridge, split_base_session
 from visvm.head.solver import solve

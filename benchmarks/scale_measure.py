@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.images import Transform, decode
-from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import KernelMap
 from visvm.head.memory import chunk_rows
 from visvm.head.products import ShiftedCholesky, add_symmetric_product, product
 from visvm.head.scatter import DenseScatter

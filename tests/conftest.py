@@ -1,3 +1,4 @@
+import gc
 import sys
 
 import numpy as np
@@ -8,6 +9,12 @@ from visvm.cli import main as cli
 
 settings.register_profile("visvm", deadline=None, derandomize=True, max_examples=150)
 settings.load_profile("visvm")
+
+
+def pytest_collection_finish():
+    """Let the garbage collector pass over all that was imported: it is there to stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def make_stream(n=120, d=6, n_classes=4, mean=0.5, seed=0, dtype=np.float64):

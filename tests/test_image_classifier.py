@@ -413,7 +413,7 @@ def test_every_option_makes_a_difference(make, place):
         {"ridge": 30.0},
         {"svm_cost": 1.0},
         {"layers": (3,)},
-        {"transform": "squash"},
+        {"transform": "crop"},
     ):
         other = make(**option)
         other.learn(place / "base")
@@ -635,9 +635,9 @@ def test_models_that_cannot_be_merged_are_refused(based, make, place, tmp_path):
         "merge-kernel-map": make(random_state=1),
         "merge-mixer": make(layers=(3,)),
     }
-    squashed = make(transform="squash")
+    cropped = make(transform="crop")
     with Unchanged(based, place):
-        for code, other in (*others.items(), ("merge-encoder", squashed)):
+        for code, other in (*others.items(), ("merge-encoder", cropped)):
             other.learn(place / "base")
             with refused(code, IncompatibleModelError) as caught:
                 based.merge(other)

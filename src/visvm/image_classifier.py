@@ -1,6 +1,7 @@
 """Images and labels in, a model out: what ``ImagePredictor`` does, and learning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,11 +11,11 @@ import numpy as np
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform
 from visvm.encoders.sources import Source, as_source
 from visvm.errors import IncompatibleModelError, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
+from visvm.learning.choosing import with_chosen_transform
 from visvm.learning.labelled import (
     Images,
     Labelled,
@@ -43,8 +44,9 @@ class ImageClassifier(ImagePredictor):
     n_components : int or None, default=15000
         D, the width of the random kernel map.
     random_state : int, default=0
-    transform : "crop" or "squash", default="crop"
-        How images become square: by cutting out the centre, or by squeezing.
+    transform : "auto", "crop", "squash" or "pad", default="auto"
+        How images become square: by cutting out the centre, by squeezing, or with margins. By
+        default the first session tries them on its own images.
     cache : bool, Path or FeatureCache, default=True
         Where features are kept so that an image is encoded once: in the user's cache folder, a file
         of one's own, or nowhere.
@@ -67,7 +69,7 @@ class ImageClassifier(ImagePredictor):
         n_components: int | None = 15000,
         random_state: int = 0,
         *,
-        transform: str = "crop",
+        transform: str = "auto",
         cache: bool | Path | FeatureCache = True,
         layers: Any = "auto",
         ridge: float | str = "auto",
@@ -126,25 +128,30 @@ class ImageClassifier(ImagePredictor):
         engine : Engine, optional
             Who does the work: ``LocalEngine(journal)`` in this process, which is also the default,
             or ``RayEngine(…)``.
-        progress : callable, optional
-
-        Returns
-        -------
-        SessionReport
         """
         self._require_sums("learn more")
         given, tests = read_labelled(images, labels), None
         if test is not None:
             tests = read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
         self.check_options(progress)  # before hours are spent on encoding
-        self.model_, report = learn_session(
-            self.model_,
-            self._work(given, skip_unreadable),
-            test=tests,
-            engine=engine,
-            progress=progress,
-        )
+        with self._choosing_cache() as cache:
+            work = self._work(given, skip_unreadable, cache)
+            if self.model_ is None and self.transform == "auto":
+                work = with_chosen_transform(work, progress)
+            self.model_, report = learn_session(
+                self.model_, work, test=tests, engine=engine, progress=progress
+            )
+        self.transform = self.model_.encoder.transform
         return report
+
+    @contextmanager
+    def _choosing_cache(self) -> Iterator[bool | Path | FeatureCache]:
+        """Yield the cache; where there is none, one in memory for what a choice has encoded."""
+        if self.cache is not False or self.model_ is not None or self.transform != "auto":
+            yield self.cache
+            return
+        with FeatureCache(Path(":memory:"), limit=2**28) as cache:
+            yield cache
 
     def learn_statistics(
         self,
@@ -158,12 +165,7 @@ class ImageClassifier(ImagePredictor):
         """Return the sums of images, for a model elsewhere to take in with ``merge``.
 
         This model stays as it is, and what it has learned itself is not in them. Nothing is solved,
-        and nothing calibrated.
-
-        Parameters
-        ----------
-        images, labels, skip_unreadable, engine, progress
-            As in ``learn``.
+        and nothing calibrated. Parameters are those of ``learn``.
         """
         self._require_sums("learn")
         if self.model_ is None:
@@ -174,16 +176,18 @@ class ImageClassifier(ImagePredictor):
             )
         given = read_labelled(images, labels)
         self.check_options(progress)
-        work = self._work(given, skip_unreadable)
+        work = self._work(given, skip_unreadable, self.cache)
         return SiteStatistics(learn_sums(self.model_, work, engine=engine, progress=progress))
 
-    def _work(self, given: Labelled, skip_unreadable: bool) -> Work:
+    def _work(
+        self, given: Labelled, skip_unreadable: bool, cache: bool | Path | FeatureCache
+    ) -> Work:
         encoder = self.load_encoder()
         return plan_session(
             given,
             encoder,
-            Transform(self.transform, encoder.preprocessing),
-            self.cache,
+            self._transform(encoder),
+            cache,
             options=replace(self._options, layer_dims=encoder.layer_dims),
             start=None if self.model_ is None else self.model_.head,
             max_base_images=self.max_base_images,
@@ -200,12 +204,8 @@ class ImageClassifier(ImagePredictor):
     ) -> int:
         """Take images out again, as if they had never been learned; return their number.
 
-        The calibration of scores and the history stay as they are.
-
-        Parameters
-        ----------
-        images, labels, skip_unreadable, progress
-            As in ``learn``; the images must be those that were learned.
+        The calibration of scores and the history stay as they are. Parameters are those of
+        ``learn``; the images must be those that were learned.
         """
         self._require_sums("forget")
         model = self._known()
@@ -227,10 +227,6 @@ class ImageClassifier(ImagePredictor):
         *others : ImageClassifier or SiteStatistics
             Of the same encoder, transform, kernel map and mixer: grown from copies of one model, or
             from what ``export_for_site`` wrote. They are left as they are.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -268,10 +264,6 @@ class ImageClassifier(ImagePredictor):
         other : ImageClassifier or SiteStatistics
             As it was merged.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         NeverLearnedError
@@ -289,12 +281,8 @@ class ImageClassifier(ImagePredictor):
     def rename_class(self, old: Label, new: Label, *, merge: bool = False) -> Self:
         """Give a class another name.
 
-        Parameters
-        ----------
-        old, new : str or int
-        merge : bool, default=False
-            If the new name is a class already, make both one, as if their images had been learned
-            under one label.
+        With `merge`, if the new name is a class already, both become one, as if their images had
+        been learned under one label.
         """
         model = self._known()
         names = check_label(old, "the class to rename"), check_label(new, "the new name")
@@ -308,10 +296,6 @@ class ImageClassifier(ImagePredictor):
         on being examples of something else. So they do to a class of the same name that is learned
         later, which then needs many more images to be answered. ``forget`` takes images out of
         everything, but has to be given them, before the class is forgotten so.
-
-        Parameters
-        ----------
-        label : str or int
         """
         label = check_label(label, "the class to forget")
         self.model_ = changes.class_forgotten(self._known(), label)
@@ -335,10 +319,7 @@ class ImageClassifier(ImagePredictor):
     ) -> Evaluation:
         """Compare predictions with labels; classes the model does not know are left out, and named.
 
-        Parameters
-        ----------
-        images, labels, skip_unreadable, progress
-            As in ``learn``.
+        Parameters are those of ``learn``.
         """
         model, given, classes = self._known(), read_labelled(images, labels), set(self.classes_)
         unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
@@ -360,15 +341,8 @@ class ImageClassifier(ImagePredictor):
         self, given: Labelled, progress: Progress, skip_unreadable: bool
     ) -> LabelledFeatures:
         encoder = self.load_encoder(progress)
-        return encode_labelled(
-            given,
-            encoder,
-            Transform(self.transform, encoder.preprocessing),
-            self.cache,
-            stage="encoding",
-            progress=progress,
-            skip_unreadable=skip_unreadable,
-        )
+        parts = given, encoder, self._transform(encoder), self.cache
+        return encode_labelled(*parts, "encoding", progress, skip_unreadable=skip_unreadable)
 
     def _require_sums(self, what: str) -> None:
         if self.model_ is not None:

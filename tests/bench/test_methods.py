@@ -21,7 +21,7 @@ from visvm.bench.methods.ranpac import RIDGES
 from visvm.bench.plan import unmet
 from visvm.errors import IllConditionedWarning, InputError
 from visvm.head import memory
-from visvm.head.kernel_map import KernelMap, frozen_normal
+from visvm.head.lift import KernelMap, frozen_normal
 from visvm.head.selection import RIDGE_CANDIDATES, split_base_session
 from visvm.head.solver import solve
 from visvm.head.statistics import Statistics

@@ -2,8 +2,6 @@
 
 import dataclasses
 import re
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,9 +11,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from tests.forked import CONTEXT
 from tests.refusals import refused
 from tests.tiny import COLOURS, write_encoder, write_photos
-from visvm.bench import environment
+from visvm.bench import environment, runner
 from visvm.bench.features import EncodedData, encode_data
 from visvm.bench.loading import load_dataset
 from visvm.bench.methods import METHODS
@@ -114,20 +113,16 @@ def test_a_run_that_lost_rows_gives_the_same_ones_again(place, tmp_path, kept):
     assert [plain(row) for row in read_rows(tmp_path)] == [plain(row) for row in whole]
 
 
-SCRIPT = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.bench import test_runner
-from visvm.bench import runner
-inner = runner.measure
-def slow(*given):
-    for row in inner(*given):
-        time.sleep(0.05)
-        yield row
-runner.measure = slow
-test_runner.run_all(test_runner.many(Path({place!r})), Path({folder!r}))
-"""
+def run_slowly(place, folder):
+    """Measure so slowly that a kill strikes in the middle."""
+
+    def slow(*given):
+        for row in measure(*given):
+            time.sleep(0.05)
+            yield row
+
+    runner.measure = slow
+    run_all(many(place), folder)
 
 
 def many(place):
@@ -142,20 +137,19 @@ def many(place):
 def test_kill_9_loses_no_row_and_changes_none(place, tmp_path):
     whole = [plain(row) for row in run_all(many(place), tmp_path / "whole")]
     folder = tmp_path / "killed"
-    root = str(Path(__file__).parents[2])
-    program = SCRIPT.format(root=root, place=str(place), folder=str(folder))
     before = 0
     for _ in range(3):
-        process = subprocess.Popen([sys.executable, "-c", program])
+        process = CONTEXT.Process(target=run_slowly, args=(place, folder), daemon=True)
+        process.start()
         deadline = time.monotonic() + 60
         # until it has written some more
-        while time.monotonic() < deadline and process.poll() is None:
+        while time.monotonic() < deadline and process.is_alive():
             path = folder / FILE_NAME
             if path.exists() and path.read_bytes().count(b"\n") >= before + 5:
                 break
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         before = len(read_rows(folder))
     assert 5 <= before < len(whole)
     run_all(many(place), folder)

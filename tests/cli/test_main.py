@@ -131,7 +131,7 @@ def test_options_of_a_new_model_are_refused_later(visvm, learn, photos):
     given = ["learn", "m.visvm", photos]
     for option, value, own in (
         ("--components", 61, "60"),
-        ("--transform", "squash", "crop"),
+        ("--transform", "crop", "squash"),
         ("--ridge", 7, "has"),
         ("--seed", 5, "0"),
     ):

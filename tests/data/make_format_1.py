@@ -34,7 +34,8 @@ def write_shades(folder: Path, classes, steps) -> Path:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tiny.write_encoder(folder)
-    model = ImageClassifier(str(folder / "tiny.onnx"), n_components=20, cache=False, layers=(1, 3))
+    given = {"transform": "crop", "cache": False, "layers": (1, 3)}
+    model = ImageClassifier(str(folder / "tiny.onnx"), n_components=20, **given)
     model.learn(write_shades(folder / "first", ("red", "green"), range(4)))
     model.learn(write_shades(folder / "second", ("blue", "red"), range(4, 6)))
     model.encoder_name = "tiny.onnx"  # no path of this machine

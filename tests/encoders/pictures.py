@@ -42,6 +42,8 @@ def reference(array, kind, p):
     width, height = image.size
     if kind == "squash":
         scaled = image.resize((p.size, p.size), Image.Resampling.BICUBIC)
+    elif kind == "pad":
+        return _padded(image, p)
     elif width <= height:
         scaled = image.resize((p.resize, int(p.resize * height / width)), Image.Resampling.BICUBIC)
     else:
@@ -49,6 +51,17 @@ def reference(array, kind, p):
     left, top = (scaled.width - p.size) // 2, (scaled.height - p.size) // 2
     square = np.asarray(scaled)[top : top + p.size, left : left + p.size] / 255
     return ((square - p.mean) / p.std).transpose(2, 0, 1)
+
+
+def _padded(image, p):
+    """All of the picture in the middle of a square of the mean colour, in whole grey levels."""
+    sides = [max(round(p.size * side / max(image.size)), 1) for side in image.size]
+    square = np.ones((p.size, p.size, 3)) * np.round(255 * np.array(p.mean))
+    above, before = (p.size - sides[1]) // 2, (p.size - sides[0]) // 2
+    square[above : above + sides[1], before : before + sides[0]] = image.resize(
+        sides, Image.Resampling.BICUBIC
+    )
+    return ((square / 255 - p.mean) / p.std).transpose(2, 0, 1)
 
 
 def grey_levels(difference, p=CLIP):

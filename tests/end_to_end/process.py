@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import httpx
 
+from tests.forked import Command
+
 
 def browser_path():
     """Where a browser is on this machine, or None."""
@@ -24,35 +26,31 @@ def browser_path():
     )
 
 
+def in_a_shell(*arguments, environment=None):
+    """`visvm`, started anew."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "visvm", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **(environment or {})},
+    )
+
+
 class Server:
-    """A running service.
+    """A running service: forked, which is quick, or started as a shell would.
 
     Attributes
     ----------
     address : str
     """
 
-    def __init__(self, model, encoder, *options, environment=None):
-        command = [
-            sys.executable,
-            "-m",
-            "visvm",
-            "serve",
-            str(model),
-            "--port",
-            "0",
-            "--encoder",
-            str(encoder),
-        ]
+    def __init__(self, model, encoder, *options, environment=None, forked=True):
+        command = ["serve", str(model), "--port", "0", "--encoder", str(encoder)]
         if not model.exists():
             command += ["--components", "60", "--ridge", "1"]
-        self.process = subprocess.Popen(
-            [*command, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+        start = Command if forked else in_a_shell
+        self.process = start(*command, *options, environment=environment)
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+", line)
         assert found, line + self.process.stdout.read()

@@ -40,7 +40,7 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
     for round_ in range(KILLS):
         server = Server(model, place / "tiny.onnx")
         killer = threading.Timer(
-            chance.uniform(0.05, 1.0),
+            chance.uniform(0.05, 0.6),
             lambda running=server: running.process.send_signal(signal.SIGKILL),
         )
         with server.client() as client:
@@ -117,7 +117,7 @@ def test_what_nobody_waits_for_any_more_is_not_learned(place, contents, tmp_path
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_it_in_good_order(place, contents, tmp_path, number):
-    server = Server(tmp_path / "m.visvm", place / "tiny.onnx")
+    server = Server(tmp_path / "m.visvm", place / "tiny.onnx", forked=False)
     with server.client() as client:
         end_of(client, teach(client, contents, "red"))
     server.process.send_signal(number)
@@ -135,6 +135,7 @@ def test_a_token_is_taken_from_the_environment(place, tmp_path):
         "--host",
         "0.0.0.0",
         environment={"VISVM_TOKEN": token},
+        forked=False,
     ) as server:
         address = f"http://127.0.0.1:{server.port}/api/model"
         assert httpx.get(address).status_code == 401
@@ -188,7 +189,10 @@ def test_uploads_leave_nothing_behind(place, contents, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with running(
-        tmp_path / "m.visvm", place / "tiny.onnx", environment={"TMPDIR": str(temporary)}
+        tmp_path / "m.visvm",
+        place / "tiny.onnx",
+        environment={"TMPDIR": str(temporary)},
+        forked=False,
     ) as server:
         with server.client() as client:
             large = contents[0] + b"\0" * (3 << 20)  # more than is held in memory

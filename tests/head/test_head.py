@@ -19,8 +19,7 @@ from visvm import (
 from visvm.head import memory
 from visvm.head.fusion import MixerOptions
 from visvm.head.head import Head, accumulate, scores_of
-from visvm.head.kernel_map import KernelMap
-from visvm.head.lift import Lift
+from visvm.head.lift import KernelMap, Lift
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.settle import HeadOptions, settle
 

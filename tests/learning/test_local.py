@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests import tiny
 from tests.cli.test_main import refused as refused_line
+from tests.forked import Command
+from tests.learning.on_workers import encode_slowly
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
@@ -438,41 +438,19 @@ def test_seconds_that_are_none_are_refused_in_one_line(visvm, place, tmp_path, m
     refused_line(outcome, "VISVM_JOURNAL_SECONDS", code="journal-seconds")
 
 
-LEARN = """
-import sys, time
-from visvm.cli import main as cli
-from visvm.learning import local as learning
-learning._MOST_ROWS = 5
-plain = learning.encode_stream
-def slow(*arguments):
-    for outcomes in plain(*arguments):
-        time.sleep(0.02)
-        yield outcomes
-learning.encode_stream = slow
-sys.argv = ["visvm", *sys.argv[1:]]
-cli.main()
-"""
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.kill
 def test_after_kill_9_the_same_command_goes_on_and_gives_the_same_model(place, tmp_path, form):
     width, kind = FORMS[form]
     folder = tiny.write_photos(tmp_path / "photos", classes=tuple(tiny.COLOURS), n=40, seed=6)
-    environment = {**os.environ, "VISVM_JOURNAL_SECONDS": "0"}
 
-    def command(model):
-        options = [
-            "--encoder",
-            place / "tiny.onnx",
-            "--components",
-            width,
-            "--ridge",
-            1,
-            "--no-cache",
-            "--quiet",
-        ]
-        return [sys.executable, "-c", LEARN, "learn", tmp_path / model, folder, *map(str, options)]
+    def start(model):
+        options = ("--encoder", place / "tiny.onnx", "--components", width, "--ridge", 1)
+        return Command(
+            *("learn", tmp_path / model, folder, *options, "--no-cache", "--quiet"),
+            environment={"VISVM_JOURNAL_SECONDS": "0"},
+            prepare=encode_slowly,
+        )
 
     for model in ("killed.visvm", "whole.visvm"):
         first = ImageClassifier(str(place / "tiny.onnx"), width, ridge=1.0, cache=False)
@@ -484,7 +462,7 @@ def test_after_kill_9_the_same_command_goes_on_and_gives_the_same_model(place, t
         [],
     )
     for _ in range(3):
-        process = subprocess.Popen(command("killed.visvm"), env=environment)
+        process = start("killed.visvm")
         until = time.monotonic() + 60
         while _done(journal) <= (seen[-1] if seen else 0):
             assert time.monotonic() < until
@@ -492,10 +470,14 @@ def test_after_kill_9_the_same_command_goes_on_and_gives_the_same_model(place, t
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        process.stdout.close()
         seen.append(_done(journal))
         assert (tmp_path / "killed.visvm").read_bytes() == before
     for model in ("killed.visvm", "whole.visvm"):
-        subprocess.run(command(model), env=environment, check=True, timeout=60)
+        process = start(model)
+        told = process.stdout.read()
+        process.stdout.close()
+        assert process.wait(60) == 0, told
     killed, whole = (
         ImageClassifier.load(tmp_path / model, cache=False)
         for model in ("killed.visvm", "whole.visvm")

@@ -5,7 +5,6 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from tests import tiny
 from tests.cli.test_main import refused as refused_line
+from tests.learning.on_workers import Probe, Slow
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.images import Transform
@@ -22,7 +22,7 @@ from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.settle import HeadOptions
 from visvm.learning.labelled import Labelled
 from visvm.learning.ray import RayEngine
-from visvm.learning.ray_tasks import Leader, Part, Plan, _add, _objects, _settle, _sum
+from visvm.learning.ray_tasks import Part, Plan, _add, _objects, _settle, _sum
 from visvm.learning.work import Work
 
 ray = pytest.importorskip("ray")
@@ -33,13 +33,25 @@ FORMS = {"thin": (400, ThinScatter), "dense": (20, DenseScatter)}
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A local Ray with two workers' worth of cores and some for reading."""
+    """A local Ray with two encoders' worth of cores and as many for the rest.
+
+    Every process of it takes seconds to start, so there are few.
+    """
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own spelling
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     )
     ray.init(
-        "local", num_cpus=6, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        "local",
+        num_cpus=4,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        # Ray ends processes that were idle for a second; starting others takes longer than a test
+        _system_config={
+            "idle_worker_killing_time_threshold_ms": 600_000,
+            "num_workers_soft_limit": 12,
+        },
     )
     yield
     ray.shutdown()
@@ -75,7 +87,7 @@ def assert_same(model, other, place):
 
 @pytest.mark.parametrize(
     ("form", "actors", "images_per_sum", "most_base", "shuffled"),
-    [("thin", 2, 16, 40, False), ("dense", 1, 7, None, False), ("dense", 2, 1000, 40, True)],
+    [("thin", 2, 16, 40, False), ("dense", 2, 7, None, False), ("dense", 1, 1000, 40, True)],
 )
 def test_the_model_is_that_of_one_process(
     cluster, place, form, actors, images_per_sum, most_base, shuffled
@@ -92,24 +104,6 @@ def test_the_model_is_that_of_one_process(
         assert (one.n_images, one.settled_on) == (many.n_images, many.settled_on)
     assert isinstance(there.head_.statistics_.scatter, kind)
     assert_same(there, here, place)
-
-
-@dataclass(frozen=True)
-class Slow:
-    """An image that takes its time, and may kill the process that reads it, once."""
-
-    path: str
-    deadly: str = ""
-
-    def __str__(self):
-        return self.path
-
-    def read_bytes(self):
-        time.sleep(0.02)
-        if self.deadly and not os.path.exists(self.deadly):
-            Path(self.deadly).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return Path(self.path).read_bytes()
 
 
 def processes(name):
@@ -164,12 +158,12 @@ def test_unreadable_images_are_left_out_or_refused(cluster, place, tmp_path):
     for most_base in (15, None):
         here, there = (make(place, max_base_images=most_base) for _ in range(2))
         with refused("images-unreadable", ImageError) as caught:
-            there.learn(paths, labels, engine=RayEngine(actors=2, images_per_sum=8))
+            there.learn(paths, labels, engine=RayEngine(actors=1, images_per_sum=8))
         assert all(str(paths[number]) in str(caught.value) for number in (3, 20))
         assert there.classes_ == ()
         here.learn(paths, labels, skip_unreadable=True)
         report = there.learn(
-            paths, labels, skip_unreadable=True, engine=RayEngine(actors=2, images_per_sum=8)
+            paths, labels, skip_unreadable=True, engine=RayEngine(actors=1, images_per_sum=8)
         )
         assert report.n_images == 34
         assert_same(there, here, place)
@@ -179,7 +173,8 @@ def test_features_are_kept_in_the_cache_and_found_there(cluster, place, tmp_path
     from visvm.encoders.cache import FeatureCache
 
     cache = tmp_path / "features.sqlite"
-    here, there = make(place, cache=cache), make(place, cache=cache)
+    given = {"cache": cache, "transform": "crop"}
+    here, there = make(place, **given), make(place, **given)
     there.learn(place / "base", engine=RayEngine(actors=1))
     with FeatureCache(cache) as opened:
         assert opened.info().n_images == 90
@@ -189,7 +184,7 @@ def test_features_are_kept_in_the_cache_and_found_there(cluster, place, tmp_path
 
 def test_fewer_images_than_workers(cluster, place):
     here, there = (make(place, ridge=1.0, layers=(1, 3)) for _ in range(2))
-    for model, options in ((here, {}), (there, {"engine": RayEngine(actors=3)})):
+    for model, options in ((here, {}), (there, {"engine": RayEngine(actors=2)})):
         model.learn(place / "base")
         model.learn(sorted((place / "later").rglob("*.png"))[:1], ["yellow"], **options)
     assert_same(there, here, place)
@@ -220,23 +215,7 @@ def test_empty_partitions_and_partitions_without_a_readable_image_add_nothing(cl
     assert whole.statistics.n_samples == 90
 
 
-class Probe(Leader):
-    """A session that tells how many sums come back to it, of images that are encoded already."""
-
-    def count(self, settled, rows, spare):
-        import ray.data
-
-        encoded = ray.data.from_items(rows, override_num_blocks=12)
-        if spare:  # with blocks that are empty
-            encoded = encoded.filter(lambda row: row["place"] % 6 != 0 and row["place"] < 40)
-        came, plain = [], Part.add
-        # in this process alone
-        Part.add = lambda part, other: came.append(other) or plain(part, other)
-        return self._sum(encoded, settled), len(came)
-
-
-@pytest.mark.parametrize("spare", [False, True])
-def test_one_sum_comes_back_of_a_tree_also_where_blocks_are_empty(cluster, place, spare):
+def test_one_sum_comes_back_of_a_tree_also_where_blocks_are_empty(cluster, place):
     model = make(place, ridge=1.0, layers=(1, 3))
     model.learn(place / "base")
     paths = sorted((place / "base").rglob("*.png"))
@@ -262,12 +241,14 @@ def test_one_sum_comes_back_of_a_tree_also_where_blocks_are_empty(cluster, place
         together=6,
     )
     session = ray.remote(num_cpus=0)(Probe).remote(plan)
-    part, n_sums = ray.get(session.count.remote(settled, rows, spare))
-    kept = [number for number in range(90) if not spare or (number % 6 and number < 40)]
-    assert n_sums == 1
-    assert part.statistics.n_samples == len(kept)
-    wanted = settled.lift(features[kept]).sum(axis=0)
-    np.testing.assert_allclose(part.statistics.feature_sum[:-1], wanted, rtol=1e-9)
+    for spare in (False, True):
+        part, n_sums = ray.get(session.count.remote(settled, rows, spare))
+        kept = [number for number in range(90) if not spare or (number % 6 and number < 40)]
+        assert n_sums == 1
+        assert part.statistics.n_samples == len(kept)
+        wanted = settled.lift(features[kept]).sum(axis=0)
+        np.testing.assert_allclose(part.statistics.feature_sum[:-1], wanted, rtol=1e-9)
+    ray.kill(session)
 
 
 def test_a_lost_leader_is_told_in_one_line_and_nothing_is_left_running(cluster, place):
@@ -315,8 +296,8 @@ def test_more_encoders_than_the_cluster_bears_are_refused(cluster, place):
     model = make(place, ridge=1.0, layers=(1, 3))
     model.learn(place / "base")
     with refused("ray-actors", InputError) as caught:
-        model.learn(place / "later", engine=RayEngine(actors=6))
-    assert "at most 5" in str(caught.value)
+        model.learn(place / "later", engine=RayEngine(actors=4))
+    assert "at most 3" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -61,15 +62,23 @@ def form(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def bases(encoder, place):
+    """The coordinator's model in every form."""
+    made = {}
+    for form, (width, kind) in FORMS.items():
+        made[form] = ImageClassifier(
+            encoder, n_components=width, cache=False, ridge=1.0, layers=(1, 3)
+        )
+        made[form].learn(place / "base")
+        assert isinstance(made[form].head_.statistics_.scatter, kind)
+    return made
+
+
 @pytest.fixture
-def base(form, encoder, place):
+def base(form, bases):
     """The coordinator's model."""
-    model = ImageClassifier(
-        encoder, n_components=FORMS[form][0], cache=False, ridge=1.0, layers=(1, 3)
-    )
-    model.learn(place / "base")
-    assert isinstance(model.head_.statistics_.scatter, FORMS[form][1])
-    return model
+    return copy.copy(bases[form])
 
 
 @pytest.fixture
@@ -77,17 +86,24 @@ def load(encoder):
     return lambda path: ImageClassifier.load(path, encoder=encoder, cache=False)
 
 
-@pytest.fixture
-def sums(base, place, load, tmp_path):
-    """What every site sends, through files."""
-    sent = {}
-    for name in SITES:
-        site = base.export_for_site(tmp_path / f"{name}.visvm")
-        made = load(tmp_path / f"{name}.visvm").learn_statistics(place / name)
+@pytest.fixture(scope="module")
+def folders_of_sites(bases, place, encoder, tmp_path_factory):
+    """A folder for every form, with what every site gets and sends."""
+    folders = {form: tmp_path_factory.mktemp(form) for form in bases}
+    for (form, folder), name in itertools.product(folders.items(), SITES):
+        site = copy.copy(bases[form]).export_for_site(folder / f"{name}.visvm")
+        there = ImageClassifier.load(folder / f"{name}.visvm", encoder=encoder, cache=False)
+        made = there.learn_statistics(place / name)
         assert made.site == site
-        made.save(tmp_path / f"{name}.sums")
-        sent[name] = SiteStatistics.load(tmp_path / f"{name}.sums")
-    return sent
+        made.save(folder / f"{name}.sums")
+    return folders
+
+
+@pytest.fixture
+def sums(form, folders_of_sites, tmp_path):
+    """What every site sends, through files."""
+    shutil.copytree(folders_of_sites[form], tmp_path, dirs_exist_ok=True)
+    return {name: SiteStatistics.load(tmp_path / f"{name}.sums") for name in SITES}
 
 
 def grown(model, place, *names):
@@ -359,11 +375,11 @@ def test_what_has_learned_nothing_or_otherwise_is_refused(base, place, encoder, 
     other = ImageClassifier(encoder, n_components=14, cache=False, ridge=1.0, layers=(1, 3))
     other.learn(place / "base")
     north = other.learn_statistics(place / "north").model
-    squashed = replace(north, encoder=replace(north.encoder, transform="squash"))
+    cropped = replace(north, encoder=replace(north.encoder, transform="crop"))
     cases = {
         "merge-empty": load(tmp_path / "site.visvm"),
         "merge-kernel-map": other,
-        "merge-encoder": SiteStatistics(squashed),
+        "merge-encoder": SiteStatistics(cropped),
     }
     before = base.model_
     for code, each in cases.items():

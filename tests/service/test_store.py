@@ -100,13 +100,13 @@ def test_what_another_program_writes_before_the_start_is_not_lost(taught, place,
 
 
 def test_a_model_of_another_transform_in_its_place_is_not_served(taught, place, encoder, tmp_path):
-    other = ImageClassifier(encoder, n_components=60, transform="squash", cache=False)
+    other = ImageClassifier(encoder, n_components=60, transform="crop", cache=False)
     other.learn(place / "base")
     other.save(tmp_path / "m.visvm")
     job = taught.end(taught.upload("/api/learn", *photos(place / "yellow")))
     assert job["problem"]["code"] == "transform-changed"
-    assert "squash" in job["problem"]["detail"]
-    assert ImageClassifier.load(tmp_path / "m.visvm").transform == "squash"
+    assert "crop" in job["problem"]["detail"]
+    assert ImageClassifier.load(tmp_path / "m.visvm").transform == "crop"
 
 
 def test_a_change_that_waits_for_another_program_can_be_cancelled(taught, place, tmp_path):

@@ -8,14 +8,14 @@ from PIL import Image
 
 from tests.service.conftest import photos
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import TRANSFORMS, Transform, decode
 from visvm.service import uploads
 from visvm.service.uploads import as_file
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-@pytest.mark.parametrize("kind", ["crop", "squash"])
+@pytest.mark.parametrize("kind", TRANSFORMS)
 @pytest.mark.parametrize(("size", "resize"), [(224, 256), (8, 10), (15, 20), (16, 16), (1, 1)])
 @pytest.mark.parametrize("shape", [(300, 200), (31, 64), (5, 5), (1, 90)])
 def test_a_kept_square_decodes_to_the_very_pixels_of_the_photo(kind, size, resize, shape):

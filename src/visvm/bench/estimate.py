@@ -45,15 +45,7 @@ def operations_per_second() -> float:
 
 
 def estimate(group: RunGroup, run: Run, speed: float) -> Estimate:
-    """Estimate what a run will cost.
-
-    Parameters
-    ----------
-    group : RunGroup
-    run : Run
-    speed : float
-        Operations a second, as ``operations_per_second`` gives them.
-    """
+    """Estimate what a run will cost at so many operations a second."""
     entry = METHODS[run.method]
     options = {**entry.options, **run.options}
     for name in _COUNTS:

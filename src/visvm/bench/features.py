@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -36,14 +37,7 @@ def encode_data(
 
     def encode(what: str, labelled: LabelledImages) -> Samples:
         stage = f"encoding {data.name} ({what})"
-        encoded = encode_files(
-            labelled.images,
-            encoder,
-            transform,
-            cache,
-            progress,
-            stage,
-        )
+        encoded = encode_files(labelled.images, encoder, transform, cache, progress, stage)
         if encoded.unreadable:
             first = encoded.unreadable[0]
             raise ImageError(
@@ -60,14 +54,11 @@ def count_missing(
     data: ImageData, encoder: Encoder, transform: Transform, cache: FeatureCache | None
 ) -> int:
     """Return how many images of a data set are not in the cache."""
-    missing = 0
-    for labelled in (data.train, data.test):
-        for image in labelled.images:
-            missing += (
-                cache is None
-                or cache.get(feature_key(content_of(image), encoder.digest, transform.key)) is None
-            )
-    return missing
+    if cache is None:
+        return len(data.train.images) + len(data.test.images)
+    images = chain(data.train.images, data.test.images)
+    keys = (feature_key(content_of(image), encoder.digest, transform.key) for image in images)
+    return sum(cache.get(key) is None for key in keys)
 
 
 def seconds_per_image(data: ImageData, encoder: Encoder, transform: Transform) -> float:

@@ -32,18 +32,10 @@ Verdict = Literal["absent", "complete", "other counts", "unreadable"]
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images and their classes.
+    """Images and their classes."""
 
-    Parameters
-    ----------
-    images : sequence of Path or bytes
-        Files, or the contents of files.
-    targets : array of shape (n,)
-        Places in the list of classes.
-    """
-
-    images: Sequence[Source]
-    targets: NDArray[np.intp]
+    images: Sequence[Source]  # files, or the contents of files
+    targets: NDArray[np.intp]  # (n,), places in the list of classes
 
     def at(self, places: NDArray[np.intp]) -> "LabelledImages":
         """Return the images at these places, in their order."""
@@ -55,20 +47,11 @@ class LabelledImages:
 
 @dataclass(frozen=True)
 class ImageData:
-    """A data set that has been read; image files are only listed.
+    """A data set that has been read; image files are only listed."""
 
-    Parameters
-    ----------
-    name : str
-        As it was given.
-    classes : list of str
-    train, test : LabelledImages
-        Every class has images in both.
-    """
-
-    name: str
+    name: str  # as it was given
     classes: list[str]
-    train: LabelledImages
+    train: LabelledImages  # every class has images here and in `test`
     test: LabelledImages
 
 
@@ -127,9 +110,8 @@ def load_dataset(
                 f"Got {limit} instead.",
                 code="images-limit-invalid",
             )
-    known = DATASETS.get(name_or_path)
-    if known is not None:
-        data = _of_the_benchmark(known, data_root(root))
+    if name_or_path in DATASETS:
+        data = _of_the_benchmark(DATASETS[name_or_path], data_root(root))
     else:
         data = _digits() if name_or_path == "digits" else _of_your_own(name_or_path)
     train, test = _first(data.train, train_per_class), _first(data.test, test_per_class)
@@ -176,31 +158,15 @@ def read_content(data: ImageData) -> Content:
 
 @dataclass(frozen=True)
 class DataState:
-    """What is there of a data set, for ``visvm doctor data``.
-
-    Parameters
-    ----------
-    dataset : DataSet
-    folder : str or None
-        Where it was found.
-    n_classes : int or None
-        Class folders found, of which the benchmark takes the first; None where it is absent or
-        unreadable.
-    n_train, n_test : int or None
-        Images found of the benchmark's classes.
-    verdict : "absent", "complete", "other counts" or "unreadable"
-        Complete is what agrees with one of the published splits.
-    reason : str or None
-        Why it is unreadable.
-    """
+    """What is there of a data set, for ``visvm doctor data``."""
 
     dataset: DataSet
-    folder: str | None
-    n_classes: int | None
-    n_train: int | None
-    n_test: int | None
-    verdict: Verdict
-    reason: str | None
+    folder: str | None = None  # where it was found
+    n_classes: int | None = None  # class folders found, of which the benchmark takes the first
+    n_train: int | None = None  # images found of the benchmark's classes
+    n_test: int | None = None
+    verdict: Verdict = "absent"  # complete is what agrees with one of the published splits
+    reason: str | None = None  # why it is unreadable
 
 
 def examine_data(root: Path | None) -> list[DataState]:
@@ -211,11 +177,11 @@ def examine_data(root: Path | None) -> list[DataState]:
 def _examine(known: DataSet, root: Path | None) -> DataState:
     folder = None if root is None else _locate(known, root)
     if folder is None:
-        return DataState(known, None, None, None, None, "absent", None)
+        return DataState(known)
     try:
         found = _read(known.name, folder)
     except VisvmError as error:
-        return DataState(known, str(folder), None, None, None, "unreadable", str(error))
+        return DataState(known, str(folder), verdict="unreadable", reason=str(error))
     used = _only(found, known.n_classes)
     n_train, n_test = len(used.train.images), len(used.test.images)
     whole = len(used.classes) == known.n_classes
@@ -223,7 +189,7 @@ def _examine(known: DataSet, root: Path | None) -> DataState:
         split.train.admits(n_train) and split.test.admits(n_test) for split in known.splits
     )
     verdict: Verdict = "complete" if whole and published else "other counts"
-    return DataState(known, str(folder), len(found.classes), n_train, n_test, verdict, None)
+    return DataState(known, str(folder), len(found.classes), n_train, n_test, verdict)
 
 
 def _of_the_benchmark(known: DataSet, root: Path) -> ImageData:
@@ -283,8 +249,7 @@ def _read(name: str, folder: Path) -> ImageData:
             )
     train, test = read_labelled(folder / "train"), read_labelled(folder / "test")
     learned, tested = set(map(str, train.labels)), set(map(str, test.labels))
-    odd = sorted(learned ^ tested)
-    if odd:
+    if odd := sorted(learned ^ tested):
         raise InputError(
             f"In {shown(folder)}, {len(odd)} classes are not in both train and test, such as "
             f"{odd[0]!r}. Add their images, or remove them.",
@@ -302,7 +267,7 @@ def _numbered(labelled: Labelled, classes: list[str]) -> LabelledImages:
 
 def _only(data: ImageData, n_classes: int) -> ImageData:
     """Keep so many classes, the first ones."""
-    if len(data.classes) <= n_classes:
+    if len(data.classes) <= n_classes:  # CIFAR-100's pixels need no copy
         return data
     parts = [part.at(np.flatnonzero(part.targets < n_classes)) for part in (data.train, data.test)]
     return ImageData(data.name, data.classes[:n_classes], *parts)

@@ -6,6 +6,7 @@ Everything here is a share between 0 and 1; only tables and figures speak of per
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,30 +16,16 @@ from visvm.bench.streams import ClassNumbers
 
 @dataclass(frozen=True)
 class Scores:
-    """How the test images of all classes seen so far were recognised.
-
-    Parameters
-    ----------
-    accuracy : float
-    class_correct, class_counts : list of int
-        By class number: images recognised, and all of them.
-    group_accuracy : list of float
-        On the classes of each session.
-    old_accuracy, new_accuracy, harmonic_mean : float or None
-        On the classes of earlier sessions, of the last one, and their harmonic mean; None where
-        there was one session only.
-    confusions : list of (int, int, int)
-        Class, what it was taken for, how often; most frequent first.
-    """
+    """How the test images of all classes seen so far were recognised."""
 
     accuracy: float
-    class_correct: list[int]
-    class_counts: list[int]
-    group_accuracy: list[float]
-    old_accuracy: float | None
-    new_accuracy: float | None
-    harmonic_mean: float | None
-    confusions: list[tuple[int, int, int]]
+    class_correct: list[int]  # images recognised, by class number
+    class_counts: list[int]  # all images, likewise
+    group_accuracy: list[float]  # on the classes of each session
+    old_accuracy: float | None  # on the classes of earlier sessions; None if there was one only
+    new_accuracy: float | None  # on those of the last, likewise
+    harmonic_mean: float | None  # of both, likewise
+    confusions: list[tuple[int, int, int]]  # class, taken for, how often; most frequent first
 
 
 def score(labels: ClassNumbers, predicted: ClassNumbers, session_sizes: Sequence[int]) -> Scores:
@@ -61,29 +48,25 @@ def score(labels: ClassNumbers, predicted: ClassNumbers, session_sizes: Sequence
     """
     table = confusion_matrix(labels, predicted, sum(session_sizes))
     correct, counts = np.diag(table), table.sum(axis=1)
-    ends = np.cumsum(session_sizes)
-    groups = [slice(end - size, end) for end, size in zip(ends, session_sizes, strict=True)]
-    old = slice(0, ends[-1] - session_sizes[-1])
+    ends = [0, *np.cumsum(session_sizes).tolist()]
 
-    def share(classes: slice) -> float:
-        return float(correct[classes].sum() / counts[classes].sum())
+    def share(begin: int, end: int) -> float:
+        return float(correct[begin:end].sum() / counts[begin:end].sum())
 
-    several = len(session_sizes) > 1
-    old_accuracy, new_accuracy = (share(old), share(groups[-1])) if several else (None, None)
+    groups = [share(begin, end) for begin, end in pairwise(ends)]
+    old = share(0, ends[-2]) if len(groups) > 1 else None
     wrong = table - np.diag(correct)
     pairs = [
-        (int(label), int(taken), int(wrong[label, taken])) for label, taken in np.argwhere(wrong)
+        (label, taken, int(wrong[label, taken])) for label, taken in np.argwhere(wrong).tolist()
     ]
     return Scores(
-        accuracy=share(slice(0, ends[-1])),
+        accuracy=share(0, ends[-1]),
         class_correct=correct.tolist(),
         class_counts=counts.tolist(),
-        group_accuracy=[share(group) for group in groups],
-        old_accuracy=old_accuracy,
-        new_accuracy=new_accuracy,
-        harmonic_mean=None
-        if old_accuracy is None or new_accuracy is None
-        else harmonic_mean(old_accuracy, new_accuracy),
+        group_accuracy=groups,
+        old_accuracy=old,
+        new_accuracy=None if old is None else groups[-1],
+        harmonic_mean=None if old is None else harmonic_mean(old, groups[-1]),
         confusions=sorted(pairs, key=lambda pair: (-pair[2], pair)),
     )
 
@@ -116,17 +99,12 @@ def average_accuracy(accuracies: Sequence[float]) -> float:
 def forgetting(group_accuracies: Sequence[Sequence[float]]) -> float | None:
     """Return F_B: how far the accuracy on a session's classes fell from its best to the end.
 
-    It is averaged over all sessions but the last.
+    It is averaged over all sessions but the last; a single session can forget nothing, so None.
 
     Parameters
     ----------
     group_accuracies : sequence of sequences of float
         After each session, the accuracy on the classes of each session so far: 1, 2, … B numbers.
-
-    Returns
-    -------
-    float or None
-        None for a single session, which can forget nothing.
 
     Examples
     --------

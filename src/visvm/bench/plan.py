@@ -50,12 +50,10 @@ class RunGroup:
 
     def n_classes_left(self) -> dict[str, int]:
         """Return how many classes come in no session of a protocol, where that is any."""
-        n_classes = len(self.data.classes)
-        left = {
-            run.protocol: n_classes - sum(session_sizes(run.protocol, n_classes))
-            for run in self.runs
-        }
-        return {protocol: n for protocol, n in left.items() if n}
+        n = len(self.data.classes)
+        protocols = dict.fromkeys(run.protocol for run in self.runs)
+        left = {protocol: n - sum(session_sizes(protocol, n)) for protocol in protocols}
+        return {protocol: classes for protocol, classes in left.items() if classes}
 
     def feature_bytes(self) -> int:
         """Return the size of the features of all images."""
@@ -71,16 +69,7 @@ def plan(
 ) -> Iterator[RunGroup]:
     """Work out the runs of a recipe, encoder by encoder and data set by data set.
 
-    Nothing is encoded yet.
-
-    Parameters
-    ----------
-    recipe : Recipe
-    root : Path, optional
-        Folder of the data sets.
-    load_encoder : callable
-        Gives the encoder of a name.
-    progress : callable
+    The data sets lie in the folder `root`. Nothing is encoded yet.
     """
     check_methods(recipe)
     require_present(recipe.datasets, root)

@@ -92,13 +92,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse(line: bytes) -> Row:
-    """Read a row from its line.
-
-    Raises
-    ------
-    ValueError
-        It is not a row; the words say why.
-    """
+    """Read a row from its line; a ValueError says why it is none."""
     said = msgspec.json.decode(line)
     version = said.get("format") if isinstance(said, dict) else None
     if version == 1:
@@ -210,14 +204,7 @@ def _mended(path: Path) -> list[Row]:
 
 
 class Results:
-    """Rows that are there, and a place for more.
-
-    Parameters
-    ----------
-    path : Path
-    rows : list of Row
-        Those already in the file.
-    """
+    """Rows that are in a file, and a place for more."""
 
     def __init__(self, path: Path, rows: list[Row]) -> None:
         self.path = path
@@ -239,13 +226,7 @@ class Results:
         return not self.accuracies(run) and replace(run, revision=0).key in self._of_any_revision
 
     def append(self, row: Row) -> None:
-        """Add a row; it is on the disk when this returns.
-
-        Raises
-        ------
-        InputError
-            The method's costs cannot be written as JSON.
-        """
+        """Add a row; it is on the disk when this returns. Costs must be what JSON can write."""
         try:
             # not msgspec's own encoder, which writes NaN as null
             text = json.dumps(msgspec.to_builtins(row), allow_nan=False, separators=(",", ":"))

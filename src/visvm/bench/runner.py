@@ -21,12 +21,7 @@ from visvm.bench.methods.method import Setup
 from visvm.bench.metrics import score
 from visvm.bench.plan import RunGroup
 from visvm.bench.rows import Results, Row, Run
-from visvm.bench.streams import (
-    ClassStream,
-    class_order,
-    session_sizes,
-    validation_split,
-)
+from visvm.bench.streams import ClassStream, class_order, session_sizes, validation_split
 from visvm.encoders.cache import FeatureCache
 from visvm.errors import InputError, VisvmError
 from visvm.head.memory import peak_bytes, reset_peak

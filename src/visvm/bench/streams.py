@@ -45,6 +45,7 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
         session is one increment. Or a list, ``"sessions 20,20,5"``; classes beyond its sum are left
         out.
     n_classes : int
+        Of the data set.
 
     Examples
     --------
@@ -70,16 +71,13 @@ def session_sizes(protocol: str, n_classes: int) -> list[int]:
             code="protocol-unknown",
         )
     base, increment = int(found[1]), int(found[2])
-    if increment < 1:
-        raise InputError(
-            f"The sessions of {text!r} bring no class. Raise the number after Inc.",
-            code="protocol-misfit",
+    if increment < 1 or max(base, increment) > n_classes:
+        reason = (
+            f"The sessions of {text!r} bring no class. Raise the number after Inc."
+            if increment < 1
+            else f"{text!r} does not fit {n_classes} classes. Lower its numbers."
         )
-    if max(base, increment) > n_classes:
-        raise InputError(
-            f"{text!r} does not fit {n_classes} classes. Lower its numbers.",
-            code="protocol-misfit",
-        )
+        raise InputError(reason, code="protocol-misfit")
     rest = n_classes - (base or increment)
     sizes = [base or increment, *[increment] * (rest // increment), rest % increment]
     return [size for size in sizes if size]
@@ -128,35 +126,18 @@ def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]
 
 @dataclass(frozen=True)
 class Session:
-    """What arrives at once.
+    """What arrives at once."""
 
-    Parameters
-    ----------
-    number : int
-        From 1.
-    classes : list of int
-        Its classes, as places in the sorted class names.
-    features : array of shape (n, width)
-    labels : int array of shape (n,)
-        Class numbers by order of arrival: those of the first session begin with 0.
-    """
-
-    number: int
-    classes: list[int]
-    features: LayerFeatures
-    labels: ClassNumbers
+    number: int  # from 1
+    classes: list[int]  # as places in the sorted class names
+    features: LayerFeatures  # (n, width)
+    labels: ClassNumbers  # (n,), by order of arrival: those of the first session begin with 0
 
 
 class ClassStream:
     """Training images session by session, and test images of what has been learned.
 
-    Parameters
-    ----------
-    train, test : Samples
-    order : sequence of int
-        Classes in the order of arrival.
-    sizes : sequence of int
-        How many classes each session brings.
+    Classes come in this order, so many in each session.
 
     Examples
     --------

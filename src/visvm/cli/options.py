@@ -56,7 +56,12 @@ NewEncoder = Annotated[
     ),
 ]
 NewTransform = Annotated[
-    str | None, typer.Option(help="For a new model: crop or squash.", show_default="crop")
+    str | None,
+    typer.Option(
+        help="For a new model: how photos become square, crop, squash or pad; auto tries them on "
+        "the first session's photos.",
+        show_default="auto",
+    ),
 ]
 NewComponents = Annotated[
     int | None,
@@ -143,7 +148,7 @@ def open_for_learning(
         ("--ridge", ridge, settled.ridge),
         ("--seed", seed, settled.seed),
     ):
-        if value not in (None, own):
+        if value not in (None, "auto", own):
             raise InputError(
                 f"{option} {value} was given, but {model} already has {own}. Leave the option out.",
                 code="option-of-new-model",

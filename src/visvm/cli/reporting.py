@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from visvm.cli.terminal import answer, note, out, table
+from visvm.encoders.images import DEFAULT_TRANSFORM
 from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
-from visvm.model.results import Evaluation, SessionReport, first_session_note
+from visvm.model.results import Evaluation, SessionReport, TransformChoice, first_session_note
 from visvm.model.sites import SiteStatistics
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def show_report(model: Path, report: SessionReport) -> None:
         f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}",
         markup=False,
     )
+    if report.transform is not None:
+        console.print(_chosen(report.transform), markup=False)
     if report.settled_on is not None:
         sample = f"a sample of {report.settled_on} images"
         console.print(f"λ, blocks and mixer were settled on {sample}; all were learned")
@@ -71,6 +74,17 @@ def show_report(model: Path, report: SessionReport) -> None:
             style="bold",
             markup=False,
         )
+
+
+def _chosen(choice: TransformChoice) -> str:
+    """Say which transform was chosen, and by how much."""
+    if not choice.n:
+        return f"transform {choice.transform}, the default: too few photos to try others"
+    kinds = sorted(choice.accuracies, key=lambda kind: -choice.accuracies[kind])
+    shares = ", ".join(f"{kind} {percent(choice.accuracies[kind])}" for kind in kinds)
+    why = "as no other is clearly ahead" if choice.transform == DEFAULT_TRANSFORM else "the best"
+    tried = f"of {choice.n} photos left out in turn, {shares} right"
+    return f"transform {choice.transform}, {why}: {tried}"
 
 
 def show_statistics(path: Path, sums: SiteStatistics) -> None:

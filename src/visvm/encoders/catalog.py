@@ -29,6 +29,8 @@ class CatalogEntry:
     blocks : tuple of str
         The tensors that its blocks output, the final one last.
     preprocessing : Preprocessing
+    positions : tuple of str, optional
+        The position embeddings, as ``resize_graph`` takes them.
     projection : tuple of two str, optional
         First and last tensor of what follows the blocks: the final block's CLS token, and the
         encoder's own output.
@@ -44,6 +46,7 @@ class CatalogEntry:
     sha256: str
     blocks: tuple[str, ...]
     preprocessing: Preprocessing
+    positions: tuple[str, ...] = ()
     projection: tuple[str, str] | None = None
 
 
@@ -59,6 +62,8 @@ _ENTRIES = (
         sha256="0cd026c8f1f265d5203c4125ee1226825678758512784065a16958c0e205c61f",
         blocks=tuple(f"/blocks.{block}/Add_1_output_0" for block in range(12)),
         preprocessing=Preprocessing(size=224, resize=256, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+        # of 37 × 37 patches; to the CLS token's the file adds the token itself, which is equal
+        positions=("/Cast_output_0", "model.cls_token", "onnx::Reshape_1360"),
         projection=("/blocks.11/Add_1_output_0", "/norm/Add_1_output_0"),
     ),
     CatalogEntry(
@@ -75,6 +80,10 @@ _ENTRIES = (
             "onnx::Gather_1524",
         ),
         preprocessing=Preprocessing(size=224, resize=224, mean=CLIP_MEAN, std=CLIP_STD),
+        positions=(
+            "/vision_model/embeddings/position_embedding/Gather_output_0",
+            "vision_model.embeddings.position_embedding.weight",
+        ),
         projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),
 )

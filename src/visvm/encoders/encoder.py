@@ -1,6 +1,6 @@
 """Define what an encoder is: pixels in, layer features out, and how pixels are prepared for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +39,12 @@ class Preprocessing:
     resize: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+
+    def at(self, size: int | None) -> "Preprocessing":
+        """Return the same for pictures of another size; None means their own."""
+        if size is None:
+            return self
+        return replace(self, size=size, resize=round(self.resize * size / self.size))
 
 
 class Encoder(Protocol):

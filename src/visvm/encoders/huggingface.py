@@ -44,11 +44,15 @@ class TransformersEncoder(TowerEncoder):
     ----------
     source : str or Path
         A local folder with config.json, preprocessor_config.json and the weights, or a hub name.
+    size : int, optional
+        Side of the pictures that it is to take.
     device : str, optional
         A device of torch; by default CUDA if there is one, otherwise the CPU.
     """
 
-    def __init__(self, source: str | Path, *, device: str | None = None) -> None:
+    def __init__(
+        self, source: str | Path, *, size: int | None = None, device: str | None = None
+    ) -> None:
         name = str(source)
         _, transformers = import_torch()
         if not Path(source).is_dir() and not _HUB_NAME.fullmatch(name):
@@ -79,7 +83,7 @@ class TransformersEncoder(TowerEncoder):
                 else {}
             )
             module = load_module(family.vision_class, name, name, **given)
-        super().__init__(name, module, preprocessing, device=device)
+        super().__init__(name, module, preprocessing, size=size, device=device)
 
 
 @contextmanager

@@ -35,7 +35,8 @@ from PIL import (
 from visvm.encoders.encoder import Pixels, Preprocessing
 from visvm.errors import ImageError, InputError
 
-TRANSFORMS: Final = ("crop", "squash")
+TRANSFORMS: Final = ("crop", "squash", "pad")
+DEFAULT_TRANSFORM: Final = "squash"  # benchmarks/TRANSFORMS.md
 MAX_PIXELS: Final = 200_000_000
 SUFFIXES: Final = {
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff"),
@@ -105,12 +106,11 @@ def find_images(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def check_transform(kind: object) -> None:
-    """Refuse an unknown kind of transform."""
-    if kind not in TRANSFORMS:
+def check_transform(kind: object, *others: str) -> None:
+    """Refuse an unknown kind of transform; those and the others are known."""
+    if kind not in (known := (*others, *TRANSFORMS)):
         raise InputError(
-            f"The 'transform' parameter must be one of {', '.join(TRANSFORMS)}. "
-            f"Got {kind!r} instead.",
+            f"The 'transform' parameter must be one of {', '.join(known)}. Got {kind!r} instead.",
             code="transform-unknown",
         )
 
@@ -121,9 +121,10 @@ class Transform:
 
     Parameters
     ----------
-    kind : "crop" or "squash"
+    kind : "crop", "squash" or "pad"
         "crop" brings the shorter side to ``preprocessing.resize`` and cuts out the centre; "squash"
-        brings both sides to ``preprocessing.size``, whatever the aspect ratio. Both bicubic.
+        brings both sides to ``preprocessing.size``, whatever the aspect ratio; "pad" brings the
+        longer side to it and fills up with the mean colour. All bicubic.
     preprocessing : Preprocessing
 
     Examples
@@ -158,6 +159,9 @@ class Transform:
         """Return width and height of the scaled picture, before the centre is cut out."""
         if self.kind == "squash":
             return self.preprocessing.size, self.preprocessing.size
+        if self.kind == "pad":
+            size, long = self.preprocessing.size, max(width, height)
+            return max(round(size * width / long), 1), max(round(size * height / long), 1)
         resize, short = self.preprocessing.resize, min(width, height)
         return int(resize * width / short), int(resize * height / short)
 
@@ -175,11 +179,20 @@ class Transform:
         width, height = self.scaled(right - left, bottom - top)
         # Resampling the centre alone gives the pixels that cutting it out of the scaled picture
         # would give, and a picture of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
-        x0, x1 = _centre(left, right, width, p.size)
-        y0, y1 = _centre(top, bottom, height, p.size)
+        x0, x1 = _centre(left, right, width, min(width, p.size))
+        y0, y1 = _centre(top, bottom, height, min(height, p.size))
         square = _rgb(image).resize(
-            (p.size, p.size), Image.Resampling.BICUBIC, box=(x0, y0, x1, y1), reducing_gap=3.0
+            (min(width, p.size), min(height, p.size)),
+            Image.Resampling.BICUBIC,
+            box=(x0, y0, x1, y1),
+            reducing_gap=3.0,
         )
+        if self.kind == "pad":
+            # in whole grey levels, so that the square can be kept as a picture
+            colour = tuple(round(255 * mean) for mean in p.mean)
+            corner = (p.size - square.width) // 2, (p.size - square.height) // 2
+            shown, square = square, Image.new("RGB", (p.size, p.size), colour)
+            square.paste(shown, corner)
         mean, std = (
             np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std)
         )

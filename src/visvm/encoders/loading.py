@@ -6,6 +6,7 @@ from pathlib import Path
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.encoder import Encoder
+from visvm.encoders.resolution import sized_digest, split_size
 from visvm.errors import EncoderError, WeightsError
 from visvm.progress import Progress, silent
 
@@ -18,31 +19,33 @@ def load_encoder(name: str, progress: Progress = silent) -> Encoder:
     Parameters
     ----------
     name : str
-        A name of the catalogue; a file ``.onnx`` with its description beside it; an open_clip
+        Any of these, or with the side of the pictures it is to take behind it (``NAME@336``): a
+        name of the catalogue; a file ``.onnx`` with its description beside it; an open_clip
         checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``); a folder of a transformers
         model, or its name on the hub (``owner/model``).
     progress : callable, optional
         Called with the bytes downloaded, where a catalogue's weights are not on this machine yet.
     """
-    if name in CATALOG:
+    bare, size = named(name)
+    if bare in CATALOG:
         from visvm.encoders.onnx import load_named
 
-        return load_named(name, progress)
+        return load_named(bare, size, progress)
     # os.path's leaves the home of an unknown user as it is, where Path's raises
-    expanded = os.path.expanduser(name)
+    expanded = os.path.expanduser(bare)
     path = Path(expanded)
     if path.suffix == ".onnx":
         from visvm.encoders.onnx import load_file
 
-        return load_file(path)
+        return load_file(path, size)
     if path.suffix in _CHECKPOINTS:
         from visvm.encoders.open_clip import load_checkpoint
 
-        return load_checkpoint(path)
-    if path.is_dir() or name.count("/") == 1:
+        return load_checkpoint(path, size=size)
+    if path.is_dir() or bare.count("/") == 1:
         from visvm.encoders.huggingface import TransformersEncoder
 
-        return TransformersEncoder(expanded)
+        return TransformersEncoder(expanded, size=size)
     raise EncoderError(
         f"There is no encoder {name!r}. Give one of {', '.join(CATALOG)}, an .onnx file, an "
         "open_clip checkpoint, or the folder or hub name (owner/model) of a transformers model.",
@@ -50,8 +53,21 @@ def load_encoder(name: str, progress: Progress = silent) -> Encoder:
     )
 
 
+def named(name: str) -> tuple[str, int | None]:
+    """Return the encoder that a name means, and the size behind it unless it is its own."""
+    bare, size = split_size(name)
+    return bare, None if bare in CATALOG and size == CATALOG[bare].preprocessing.size else size
+
+
+def known_digest(name: str) -> str | None:
+    """Return the digest of an encoder of the catalogue, of others None: before it is fetched."""
+    bare, size = named(name)
+    return sized_digest(CATALOG[bare].sha256, size) if bare in CATALOG else None
+
+
 def require_local(name: str) -> None:
     """Refuse an encoder whose weights are not on this machine, and say how to get them."""
+    name, _ = named(name)
     if name in CATALOG:
         weights.locate(name)
     elif name.count("/") == 1 and not Path(os.path.expanduser(name)).exists():

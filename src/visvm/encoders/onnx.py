@@ -2,7 +2,8 @@
 
 A user's own ONNX file needs a description beside it, in a file of the same name with ``.json``
 added, such as ``vit.onnx.json``. It names the tensors that the blocks output, the final one last,
-and says how images are prepared; ``resize`` is ``size`` where it is left out::
+and says how images are prepared; ``resize`` is ``size`` where it is left out. Where it also names
+``positions`` (``resize_graph`` says which tensors), the file can be used at other sizes::
 
     {"blocks": ["block_1", "block_2"], "size": 224, "resize": 256,
      "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
@@ -31,6 +32,7 @@ from visvm.encoders.encoder import (
     check_final,
 )
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
+from visvm.encoders.resolution import resize_graph, sized_digest
 from visvm.errors import EncoderError
 from visvm.progress import Progress
 
@@ -62,6 +64,8 @@ class OnnxEncoder:
         SHA-256 of the weights.
     model : path or bytes
         The prepared file, or its content.
+    size : int, optional
+        The side of the pictures that it takes, where ``resize_graph`` has changed it.
 
     Attributes
     ----------
@@ -69,13 +73,15 @@ class OnnxEncoder:
         As in ``Encoder``.
     """
 
-    def __init__(self, name: str, digest: str, model: Path | bytes) -> None:
+    def __init__(
+        self, name: str, digest: str, model: Path | bytes, size: int | None = None
+    ) -> None:
         self.name = name
         self.digest = digest
         self._session = _open(name, model)
         described = msgspec.json.decode(self._session.get_modelmeta().custom_metadata_map[METADATA])
         n_blocks = described.pop("n_blocks")
-        self.preprocessing = msgspec.convert(described, Preprocessing)
+        self.preprocessing = msgspec.convert(described, Preprocessing).at(size)
         side = self.preprocessing.size
         try:
             self._input = _input(self._session, name)
@@ -113,13 +119,22 @@ class OnnxEncoder:
         return None if packed is None else _open(self.name, base64.b64decode(packed))
 
 
-def load_named(name: str, progress: Progress) -> OnnxEncoder:
-    """Load an encoder of the catalogue; fetch its weights first if they are not here."""
-    return OnnxEncoder(name, CATALOG[name].sha256, weights.fetch(name, progress))
+def load_named(name: str, size: int | None, progress: Progress) -> OnnxEncoder:
+    """Load an encoder of the catalogue, for pictures of this size; fetch its weights first."""
+    import onnx
+
+    entry = CATALOG[name]
+    path = weights.fetch(name, progress)
+    if size is None:
+        return OnnxEncoder(name, entry.sha256, path)
+    model = onnx.load(path)
+    resize_graph(name, model, entry.positions, size)
+    content = model.SerializeToString(deterministic=True)
+    return OnnxEncoder(f"{name}@{size}", sized_digest(entry.sha256, size), content, size)
 
 
-def load_file(path: Path) -> OnnxEncoder:
-    """Load a user's own ONNX file, with its description beside it."""
+def load_file(path: Path, size: int | None) -> OnnxEncoder:
+    """Load a user's own ONNX file, with its description beside it, for pictures of this size."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -127,7 +142,7 @@ def load_file(path: Path) -> OnnxEncoder:
         raise EncoderError(
             f"There is no ONNX file {path}. Correct the path.", code="encoder-file-missing"
         )
-    blocks, preprocessing = _describe(path)
+    blocks, preprocessing, positions = _describe(path)
     try:
         model = onnx.load(path, load_external_data=False)
         files = [path, *(path.parent / place for place in _places(model))]
@@ -141,7 +156,12 @@ def load_file(path: Path) -> OnnxEncoder:
             code="onnx-damaged",
         ) from error
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
-    return OnnxEncoder(str(path), digest, prepare(model, blocks, preprocessing))
+    name, size = str(path), None if size == preprocessing.size else size
+    if size is not None:
+        resize_graph(name, model, positions, size)
+        name = f"{name}@{size}"
+    content = prepare(model, blocks, preprocessing)
+    return OnnxEncoder(name, sized_digest(digest, size), content, size)
 
 
 def _places(model: "onnx.ModelProto") -> list[str]:
@@ -215,10 +235,11 @@ class _Description(msgspec.Struct, forbid_unknown_fields=True):
     mean: tuple[float, float, float]
     std: tuple[_Positive, _Positive, _Positive]
     resize: int | None = None  # as size
+    positions: list[str] = []
 
 
-def _describe(path: Path) -> tuple[list[str], Preprocessing]:
-    """Read which tensors are the blocks, and how images are prepared."""
+def _describe(path: Path) -> tuple[list[str], Preprocessing, list[str]]:
+    """Read which tensors are the blocks and positions, and how images are prepared."""
     beside = Path(f"{path}.json")
     try:
         said = msgspec.json.decode(beside.read_bytes(), type=_Description)
@@ -237,4 +258,5 @@ def _describe(path: Path) -> tuple[list[str], Preprocessing]:
             f"Correct it; an example is {_EXAMPLE}.",
             code="description-invalid",
         ) from error
-    return said.blocks, Preprocessing(said.size, resize, said.mean, said.std)
+    preprocessing = Preprocessing(said.size, resize, said.mean, said.std)
+    return said.blocks, preprocessing, said.positions

@@ -52,7 +52,9 @@ _AFTER_BLOCKS = ("proj", "attn_pool.", "attn_pool_contrastive.")
 _WIDEST_WITH_64 = 1024
 
 
-def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEncoder:
+def load_checkpoint(
+    path: str | Path, *, size: int | None = None, device: str | None = None
+) -> TowerEncoder:
     """Load an open_clip checkpoint of a CLIP vision transformer; no code in it runs.
 
     Width, depth, patch and image size are read from the shapes. The activation is the exact GELU
@@ -64,6 +66,8 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
     path : str or Path
         A ``.pt``, ``.pth``, ``.bin`` or ``.safetensors`` file: a state dict, or a dict that has one
         as ``state_dict``.
+    size : int, optional
+        Side of the pictures that it is to take.
     device : str, optional
         A device of torch; by default CUDA if there is one, otherwise the CPU.
     """
@@ -75,15 +79,15 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
     picture = said.get("preprocess_cfg", {})
     vision = model.get("vision_cfg", {})
     settings = _architecture(visual, path, vision)
-    size = square_side(picture.get("size", settings["image_size"]), f"{CONFIG_NAME}: size")
-    if size // settings["patch_size"] != settings["image_size"] // settings["patch_size"]:
+    own = square_side(picture.get("size", settings["image_size"]), f"{CONFIG_NAME}: size")
+    if own // settings["patch_size"] != settings["image_size"] // settings["patch_size"]:
         raise EncoderError(
-            f"{CONFIG_NAME} gives the size {size}, the weights take {settings['image_size']}. "
+            f"{CONFIG_NAME} gives the size {own}, the weights take {settings['image_size']}. "
             "Correct it.",
             code="preprocessing-invalid",
         )
     settings |= {
-        "image_size": size,
+        "image_size": own,
         "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu",
     }
     state = _converted(visual, path)
@@ -96,9 +100,8 @@ def load_checkpoint(path: str | Path, *, device: str | None = None) -> TowerEnco
     colours = normalisation(
         picture.get("mean", CLIP_MEAN), picture.get("std", CLIP_STD), f"{CONFIG_NAME}:"
     )
-    return TowerEncoder(
-        str(path), module, Preprocessing(size=size, resize=size, **colours), device=device
-    )
+    preprocessing = Preprocessing(size=own, resize=own, **colours)
+    return TowerEncoder(str(path), module, preprocessing, size=size, device=device)
 
 
 def _read_config(path: Path) -> dict[str, Any]:

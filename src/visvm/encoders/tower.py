@@ -20,6 +20,7 @@ from visvm.encoders.encoder import (
     Projected,
     check_final,
 )
+from visvm.encoders.resolution import check_size, sized_digest
 from visvm.errors import EncoderError, InputError, WeightsError
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class TowerEncoder:
     module : transformers.PreTrainedModel
         The vision tower with its weights; it is set to float32 and to evaluation.
     preprocessing : Preprocessing
+    size : int, optional
+        Side of the pictures that it is to take, where that is not the side in `preprocessing`; its
+        position embeddings are interpolated.
     device : str, optional
         A device of torch; by default CUDA if there is one, otherwise the CPU.
 
@@ -95,6 +99,7 @@ class TowerEncoder:
         module: "torch.nn.Module",
         preprocessing: Preprocessing,
         *,
+        size: int | None = None,
         device: str | None = None,
     ) -> None:
         config: Any = module.config
@@ -106,14 +111,19 @@ class TowerEncoder:
                 f"{preprocessing.size}. Correct preprocessor_config.json.",
                 code="preprocessing-invalid",
             )
-        self.name = name
-        self.preprocessing = preprocessing
+        size = None if size == preprocessing.size else size
+        if size is not None:
+            check_size(name, size, int(config.patch_size), image_size // int(config.patch_size))
+        self.name = name if size is None else f"{name}@{size}"
+        self.preprocessing = preprocessing.at(size)
+        given = size is not None and not family.any_size
+        self._options = {"interpolate_pos_encoding": True} if given else {}
         self._module = _to_device(module.float().eval().requires_grad_(False), device)
         self._blocks = _blocks(self._module)
         self._family = family
         self._lock = threading.Lock()  # two passes at once would mix what their hooks collect
         self.layer_dims = (int(config.hidden_size),) * len(self._blocks)
-        self.digest = _digest(name, self._module, family)
+        self.digest = sized_digest(_digest(name, self._module, family), size)
 
     def encode(self, pixels: Pixels) -> LayerFeatures:
         """Return layer features of normalised images, (n, 3, size, size) → (n, blocks * width)."""
@@ -139,9 +149,8 @@ class TowerEncoder:
             try:
                 with torch.inference_mode():
                     device = next(self._module.parameters()).device
-                    self._module(
-                        torch.tensor(np.ascontiguousarray(pixels, dtype=np.float32), device=device)
-                    )
+                    images = np.ascontiguousarray(pixels, dtype=np.float32)
+                    self._module(torch.tensor(images, device=device), **self._options)
             finally:
                 for hook in hooks:
                     hook.remove()

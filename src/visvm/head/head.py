@@ -15,7 +15,7 @@ from visvm.head import memory
 from visvm.head.checks import Labels, check_one_kind, listed
 from visvm.head.lift import Features
 from visvm.head.products import Array, product
-from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.head.scatter import DenseScatter
 from visvm.head.settle import HeadOptions, Settled
 from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
@@ -91,12 +91,7 @@ class Head:
     def learned(self, X: Features, labels: Labels, weight: Array | None = None) -> "Head":
         """Return the head that has learned these samples too, not solved yet.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_inputs)
-        labels : array of shape (n,)
-        weight : array of shape (n,), optional
-            How often each sample counts, above zero.
+        `X` has shape (n, n_inputs); `weight` is how often each sample counts, above zero, (n,).
         """
         self.require_memory(len(X), len(np.unique(labels)))
         sums = self.statistics.copy()
@@ -192,23 +187,10 @@ class Head:
         return scores_of(X, self.settled.lift, self._coefficients())
 
     def leave_one_out_scores(self, X: Features, labels: Labels) -> Array:
-        """Return the scores that learned samples would get from a head without them.
+        """Return the scores, (n, C), that learned samples would get from a head without them.
 
-        Each sample is left out alone, in closed form; λ and the mixer stay as they are.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_inputs)
-        labels : array of shape (n,)
-            As they were learned, each counted once. All are lifted together: give some hundreds.
-
-        Returns
-        -------
-        array of shape (n, C)
-
-        Raises
-        ------
-        NeverLearnedError
+        Each is left out alone, in closed form; λ and the mixer stay as they are. Samples are given
+        as they were learned, each counted once. All are lifted together: give some hundreds.
         """
         sums, lift, ridge = self.statistics, self.settled.lift, self.settled.ridge
         svm_cost, coefficients = self.settled.options.svm_cost, self._coefficients()
@@ -234,35 +216,23 @@ class Head:
     def check_merge(self, other: "Head", *, forgets: bool = False) -> None:
         """Refuse a head whose sums cannot be added to these, or taken away.
 
-        Raises
-        ------
-        IncompatibleModelError
-            It has another kernel map or mixer.
-        InputError
-            Its classes are strings and these are numbers, or the other way round.
-        MemoryLimitError
+        It must have the same kernel map, mixer and kind of labels, and memory must hold both.
         """
         self.settled.lift.require_same(other.settled.lift)
         added = other.statistics
         if len(added.classes):
             check_one_kind(self.statistics.classes, added.classes)
-        n_rows = added.scatter.n_rows if isinstance(added.scatter, ThinScatter) else 0
         dense = isinstance(added.scatter, DenseScatter)
-        self.require_memory(n_rows, len(added.classes), dense=dense, forgets=forgets)
+        self.require_memory(added.scatter.n_rows, len(added.classes), dense=dense, forgets=forgets)
 
     def require_memory(
         self, n_new: int, n_classes: int, *, dense: bool = False, forgets: bool = False
     ) -> None:
-        """Refuse `n_new` rows with at most `n_classes` new classes if memory cannot hold them.
-
-        Raises
-        ------
-        MemoryLimitError
-        """
+        """Refuse `n_new` rows with at most `n_classes` new classes if memory cannot hold them."""
         scatter = self.statistics.scatter
         sizes = memory.SessionSizes(
             n_new=n_new,
-            n_rows=scatter.n_rows if isinstance(scatter, ThinScatter) else 0,
+            n_rows=scatter.n_rows,
             is_dense=dense or isinstance(scatter, DenseScatter),
             n_classes=n_classes + len(self.statistics.classes),
             n_inputs=self.settled.lift.kernel_map.n_inputs,
@@ -273,11 +243,7 @@ class Head:
 
 
 def accumulate(
-    sums: Statistics,
-    settled: Settled,
-    X: Features,
-    labels: Labels,
-    weight: Array | None = None,
+    sums: Statistics, settled: Settled, X: Features, labels: Labels, weight: Array | None = None
 ) -> None:
     """Add samples to sums in place, some at a time; parameters as in ``Head.learned``."""
     weight = np.ones(len(X)) if weight is None else weight

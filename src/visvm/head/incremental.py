@@ -28,7 +28,7 @@ from visvm.head.checks import (
     check_one_kind,
 )
 from visvm.head.head import Head
-from visvm.head.kernel_map import KernelMap
+from visvm.head.lift import KernelMap
 from visvm.head.products import Array
 from visvm.head.selection import RidgeTrial
 from visvm.head.settle import HeadOptions, settle
@@ -58,10 +58,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             Labels, all strings or all integers.
         sample_weight : array of shape (n,), optional
             How often each sample counts.
-
-        Returns
-        -------
-        self
         """
         return self._begin(X, self._samples(X, y, sample_weight, base=True), learn=True)
 
@@ -86,10 +82,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             Not needed. If given, every label of `y` must be among them.
         sample_weight : array of shape (n,), optional
             How often each sample counts.
-
-        Returns
-        -------
-        self
         """
         base = self.head_ is None
         samples = self._samples(X, y, sample_weight, base=base)
@@ -107,16 +99,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Make the base session's choices, learn nothing yet, and drop what was learned before.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-            It knows no class; its λ and kernel map (and, in ``VisClassifier``, its layers and
-            mixer) are settled.
+        Parameters are those of ``fit``. Afterwards no class is known; λ and the kernel map (and, in
+        ``VisClassifier``, the layers and the mixer) are settled.
         """
         return self._begin(X, self._samples(X, y, sample_weight, base=True), learn=False)
 
@@ -125,14 +109,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     ) -> Self:
         """Add samples to the sums, and solve later: until then scores stay as they are.
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``partial_fit``; the base session's choices must have been made.
-
-        Returns
-        -------
-        self
+        Parameters are those of ``partial_fit``; the base session's choices must have been made.
         """
         head = self._head()
         grown = head.learned(*self._samples(X, y, sample_weight))
@@ -140,12 +117,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         return self
 
     def solve(self) -> Self:
-        """Find the coefficients that belong to the sums.
-
-        Returns
-        -------
-        self
-        """
+        """Find the coefficients that belong to the sums."""
         head = self._head()
         self.head_ = Head.of(head.settled, head.statistics).solved()
         return self
@@ -158,10 +130,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         *others : same type as self
             Fitted with the same kernel map (and, in ``VisClassifier``, the same mixer). They do
             not change.
-
-        Returns
-        -------
-        self
         """
         self.head_ = self._head().merged(*map(self._head_of, others)).solved()
         return self
@@ -174,10 +142,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         other : same type as self
             As it was merged. It does not change.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         NeverLearnedError
@@ -187,16 +151,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         return self
 
     def forget(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget samples, as if they had never been learned; λ and the mixer stay.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As they were learned.
-
-        Returns
-        -------
-        self
+        """Forget samples, given as they were learned; λ and the mixer stay.
 
         Raises
         ------
@@ -216,10 +171,6 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         merge : bool, default=False
             If the new name is a class already, make both one, as if their samples had been learned
             under one label.
-
-        Returns
-        -------
-        self
         """
         head = self._fitted()
         new = check_labels([new], 1, type(self).__name__).tolist()[0]
@@ -229,53 +180,26 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return scores: near +1 for the class of a sample, near -1 for the others.
+        """Return scores, (n, n_classes): near +1 for the class of a sample, near -1 for others.
 
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-
-        Returns
-        -------
-        array of shape (n, n_classes), or (n,) for two classes
-            In the order of `classes_`; for two classes, the score of the second.
+        They are in the order of `classes_`; of two classes only the second's are returned, (n,).
         """
         scores = self._scores(X)
         return scores[:, 1] if scores.shape[1] == 2 else scores
 
     def leave_one_out_scores(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Return the scores that learned samples would get from a model without them.
+        """Return the scores, (n, C), that learned samples would get from a model without them.
 
-        Each sample is left out alone, in closed form; λ and the mixer stay as they are.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-        y : array of shape (n,)
-            As they were learned, each counted once. All are lifted together: give some hundreds at
-            a time.
-
-        Returns
-        -------
-        array of shape (n, n_classes)
-            In the order of `classes_`.
+        Each sample is left out alone, in closed form; λ and the mixer stay as they are. Samples are
+        given as they were learned, each counted once. All are lifted together: give some hundreds
+        at a time.
         """
         features, labels, _ = self._samples(X, y, None)
         return self._fitted().leave_one_out_scores(features, labels)
 
     def predict(self, X: ArrayLike) -> Labels:
-        """Return the label of the class with the highest score.
-
-        Parameters
-        ----------
-        X : array of shape (n, n_features)
-
-        Returns
-        -------
-        array of shape (n,)
-        """
-        scores = self._scores(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1)])
+        """Return the labels, (n,), of the classes with the highest scores for X."""
+        return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
 
     # What is known after the base session
 

@@ -118,12 +118,7 @@ def reset_peak() -> bool:
 
 
 def require_memory(sizes: SessionSizes, limit: float | None) -> None:
-    """Refuse a session that needs more than `limit` bytes, or than the machine has left.
-
-    Raises
-    ------
-    MemoryLimitError
-    """
+    """Refuse a session that needs more than `limit` bytes, or than the machine has left."""
     needed = sizes.peak_bytes()
     available = available_bytes() if limit is None else None
     allowed = limit if available is None else available + sizes.held_bytes()

@@ -8,7 +8,6 @@ Symmetric matrices live in the lower triangle of a Fortran-ordered square; the u
 scratch space in which ``ShiftedCholesky`` puts its factor, so that solving needs no second matrix.
 """
 
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -87,13 +86,10 @@ class GrowingCholesky:
             kept = min(len(corner), rows - count)
             if kept <= 0:
                 break
-            whole = kept == len(corner)
-            panel = (
-                (left, corner)
-                if whole
-                else (left[:kept].copy(order="F"), corner[:kept, :kept].copy(order="F"))
-            )
-            twin._panels.append(panel)
+            if kept < len(corner):
+                left = left[:kept].copy(order="F")
+                corner = corner[:kept, :kept].copy(order="F")
+            twin._panels.append((left, corner))
             count += kept
         return twin
 
@@ -123,11 +119,8 @@ class GrowingCholesky:
         self._panels.append((left, factor))
 
     def _substitute(self, rows: Array) -> int:
-        """Multiply rows by the inverse transpose of the factor, in place, and return n_rows.
-
-        They have shape (k, n_rows) and are in Fortran order.
-        """
-        begin = 0
+        """Multiply rows, (k, n_rows), by the inverse transpose, in place, and return n_rows."""
+        begin = 0  # columns done; rows are in Fortran order, so that slices of them are contiguous
         for before, triangle in self._panels:
             here = rows[:, begin : begin + len(triangle)]
             if begin:
@@ -187,12 +180,7 @@ class ShiftedCholesky:
             raise LinAlgError(f"leading minor {info} is not positive")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._diagonal[:] = self._kept
 
     def solve(self, right: Array) -> Array:

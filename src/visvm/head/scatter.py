@@ -56,6 +56,8 @@ class DenseScatter:
         it too, without its last digits.
     """
 
+    n_rows = 0  # there is no factor
+
     def __init__(self, matrix: Array, cross: Array) -> None:
         self.matrix = matrix
         self.cross = cross
@@ -92,12 +94,7 @@ class DenseScatter:
         self.cross -= product(rows.T, targets)
 
     def check(self, scale: float) -> None:
-        """Refuse sums that no data could have, after squares that add up to `scale` were reduced.
-
-        Raises
-        ------
-        NeverLearnedError
-        """
+        """Refuse sums that no data could have; their squares added up to `scale` before."""
         try:
             with ShiftedCholesky(self.matrix, 1e-9 * scale + np.finfo(float).tiny):
                 pass
@@ -225,10 +222,6 @@ class ThinScatter:
 
         F is brought to an orthonormal basis of its rows, where the subtraction is that of the dense
         form, and a factor is taken of what is left.
-
-        Raises
-        ------
-        NeverLearnedError
         """
         factor = np.concatenate(self.blocks) if self.blocks else np.empty((0, self.n_features))
         basis, triangle = qr(factor.T, mode="economic", overwrite_a=True)  # (D, rows), (rows, rows)

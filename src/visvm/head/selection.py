@@ -92,10 +92,7 @@ def split_base_session(targets: Indices, limit: int | None, seed: int) -> HoldOu
 
 
 def shuffled_by_class(targets: Indices, generator: np.random.Generator) -> tuple[Indices, Indices]:
-    """Return the samples class by class, in random order within each, and their ranks there.
-
-    Both have shape (n,); ranks count from 0.
-    """
+    """Return samples class by class, (n,), shuffled within each, and their ranks there, (n,)."""
     counts = np.bincount(targets)
     order = generator.permutation(len(targets))
     order = order[np.argsort(targets[order], kind="stable")]
@@ -170,10 +167,10 @@ class _RidgeSearch:
     def attempt(self, ridge: float) -> RidgeTrial:
         """Judge one λ."""
         shift = ridge / self._svm_cost
-        path, projected = self._path, self._projected
-        scores = (
-            path.leave_one_out_scores(shift) if projected is None else path.scores(projected, shift)
-        )
+        if self._projected is None:
+            scores = self._path.leave_one_out_scores(shift)
+        else:
+            scores = self._path.scores(self._projected, shift)
         errors = ((scores - self._signs) ** 2).mean(axis=1)
         correct = scores.argmax(axis=1) == self._targets
         mse, accuracy = (

@@ -14,8 +14,7 @@ from visvm.errors import InputError
 from visvm.head import memory
 from visvm.head.checks import Labels, is_count, is_filled, is_positive, parameter_error, seed_of
 from visvm.head.fusion import OPTIMIZERS, MixerOptions, train_mixer
-from visvm.head.kernel_map import KernelMap
-from visvm.head.lift import Features, Lift
+from visvm.head.lift import Features, KernelMap, Lift, MapEntry
 from visvm.head.products import Array, Indices
 from visvm.head.selection import (
     RIDGE_CANDIDATES,
@@ -32,10 +31,17 @@ from visvm.progress import Progress, silent
 MIXER_OPTIONS = tuple(each.name for each in fields(MixerOptions))
 
 _Rule = tuple[Callable[[Any], bool], str]  # whether a value is allowed, and what it must be
+
+
+def _or_none(allowed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return the rule that allows None too."""
+    return lambda value: value is None or allowed(value)
+
+
 _COUNT: _Rule = (is_count, "a whole number of at least 1")
 _RULES: dict[str, _Rule] = {
     "n_components": (
-        lambda width: width is None or (is_count(width) and width < 2**31),
+        _or_none(lambda width: is_count(width) and width < 2**31),
         "a whole number from 1 to 2147483647, or None",
     ),
     "ridge": (
@@ -43,14 +49,8 @@ _RULES: dict[str, _Rule] = {
         "'auto' or a finite number above 0",
     ),
     "svm_cost": (is_positive, "a finite number above 0"),
-    "max_selection_samples": (
-        lambda limit: limit is None or is_count(limit),
-        "a whole number of at least 1, or None",
-    ),
-    "memory_limit": (
-        lambda limit: limit is None or is_positive(limit),
-        "a number of bytes above 0, or None",
-    ),
+    "max_selection_samples": (_or_none(is_count), "a whole number of at least 1, or None"),
+    "memory_limit": (_or_none(is_positive), "a number of bytes above 0, or None"),
 }
 _FUSION_RULES: dict[str, _Rule] = {
     "hidden": _COUNT,
@@ -60,16 +60,13 @@ _FUSION_RULES: dict[str, _Rule] = {
         lambda name: isinstance(name, str) and name in OPTIMIZERS,
         f"one of {', '.join(map(repr, OPTIMIZERS))}",
     ),
-    "learning_rate": (
-        lambda rate: rate is None or is_positive(rate),
-        "None or a finite number above 0",
-    ),
+    "learning_rate": (_or_none(is_positive), "None or a finite number above 0"),
     "identity_weight": (
         lambda weight: is_positive(weight, or_zero=True),
         "a finite number of at least 0",
     ),
     "layer_dims": (
-        lambda dims: dims is None or (is_filled(dims) and all(is_count(dim) for dim in dims)),
+        _or_none(lambda dims: is_filled(dims) and all(map(is_count, dims))),
         "None or a non-empty sequence of whole numbers of at least 1",
     ),
 }
@@ -109,6 +106,15 @@ class HeadOptions:
             return (n_features,)
         return tuple(int(dim) for dim in self.layer_dims)
 
+    def kernel_map(self, n_inputs: int) -> KernelMap:
+        """Draw the random map for fused features of this width."""
+        return KernelMap(n_inputs, self.n_components, seed_of(self.random_state))
+
+    @staticmethod
+    def of_map(entry: MapEntry) -> dict[str, Any]:
+        """Return the options, beside ``n_components``, by which a map is drawn again."""
+        return {"random_state": entry["seed"]}
+
     @property
     def parameters(self) -> dict[str, Any]:
         """All of them by name, those of the mixer among them, as ``VisClassifier`` takes them."""
@@ -120,18 +126,8 @@ class HeadOptions:
         """Whether the base session chooses the layers."""
         return self.fused and isinstance(self.layers, str)
 
-    @property
-    def selects(self) -> bool:
-        """Whether the base session chooses anything on a split."""
-        return self.ridge == "auto" or self.selects_layers
-
     def check(self, owner: str) -> None:
-        """Refuse values that are not allowed, naming the `owner` of the parameters.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse values that are not allowed, naming the `owner` of the parameters."""
         values = vars(self) | vars(self.mixer)
         rules = _RULES | _FUSION_RULES if self.fused else _RULES
         for name, (allowed, what) in rules.items():
@@ -213,7 +209,6 @@ def settle(
         That have passed their ``check``.
     weight : array of shape (n,), optional
         How often each sample counts, above zero.
-    progress : callable, optional
 
     Examples
     --------
@@ -230,8 +225,8 @@ def settle(
         )
     present, targets = np.unique(y, return_inverse=True)
     _require_memory(len(X), len(present), dims, options)
-    kernel_map = KernelMap(dims[-1], options.n_components, seed_of(options.random_state))
     weight = np.ones(len(X)) if weight is None else weight
+    kernel_map = options.kernel_map(dims[-1])
     return _Base(X, targets, weight, options, dims, kernel_map).settle(progress)
 
 
@@ -239,6 +234,7 @@ def _require_memory(n: int, n_classes: int, dims: Sequence[int], options: HeadOp
     """Refuse a base session that does not fit in memory."""
     widths = sum(dims) + dims[-1]
     limit = options.max_selection_samples
+    selects = options.ridge == "auto" or options.selects_layers
     sizes = memory.SessionSizes(
         n_new=n,
         n_rows=0,
@@ -246,7 +242,7 @@ def _require_memory(n: int, n_classes: int, dims: Sequence[int], options: HeadOp
         n_classes=n_classes,
         n_inputs=dims[-1],
         width=options.n_components or dims[-1],
-        n_selection=min(n, max(limit or n, 5 * n_classes)) if options.selects else 0,
+        n_selection=min(n, max(limit or n, 5 * n_classes)) if selects else 0,
         n_mixer=0 if not options.fused else 2 * n * widths + 4 * options.mixer.hidden * widths,
     )
     memory.require_memory(sizes, options.memory_limit)

@@ -102,17 +102,7 @@ def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: floa
 
         h = φ'ᵀ(S + μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ)
 
-    Parameters
-    ----------
-    statistics : Statistics
-    lifted : array of shape (n, D)
-        Samples that are in the sums.
-    ridge, svm_cost : float
-        As in `solve`.
-
-    Returns
-    -------
-    array of shape (n,)
+    The lifted samples, (n, D), are in the sums; λ and C_svm are as in `solve`.
     """
     shift = ridge / svm_cost
     count, mean = statistics.n_samples, statistics.mean

@@ -124,20 +124,15 @@ class Statistics:
 
     def copy(self) -> "Statistics":
         """Return a copy that can be changed without changing this one."""
-        twin = Statistics(self.n_features)
-        twin.classes, twin.class_sums, twin.scatter = (
-            self.classes,
-            self.class_sums,
-            self.scatter.copy(),
-        )
+        twin = self._twin()
+        if isinstance(self.scatter, DenseScatter):
+            twin.scatter = self.scatter.copy()
         return twin
 
     def reserve(self, n_new: int) -> None:
         """Take the form in which `n_new` more rows are best added; the sums stay the same."""
-        if (
-            isinstance(self.scatter, ThinScatter)
-            and self.scatter.n_rows + n_new > THIN_SHARE * self.n_features
-        ):
+        room = THIN_SHARE * self.n_features
+        if isinstance(self.scatter, ThinScatter) and self.scatter.n_rows + n_new > room:
             self.scatter = self.scatter.to_dense()
 
     def add(self, lifted: Array, labels: NDArray[np.generic], weight: Array | None = None) -> None:
@@ -183,12 +178,7 @@ class Statistics:
         self.class_sums = self.class_sums + twin.class_sums
 
     def require_learned(self, labels: NDArray[np.generic], weight: Array) -> None:
-        """Refuse to forget more samples of a class than were learned.
-
-        Raises
-        ------
-        NeverLearnedError
-        """
+        """Refuse to forget more samples of a class than were learned."""
         classes, places = np.unique(labels, return_inverse=True)
         self._require_counts(classes, np.asarray(np.bincount(places, weight), dtype=np.float64))
 
@@ -254,12 +244,8 @@ class Statistics:
                 self.scatter = self.scatter.to_dense()
             self.scatter.unmerge(twin.scatter)
         if isinstance(self.scatter, ThinScatter):  # whose every subtraction costs a decomposition
-            parts = [
-                (
-                    np.concatenate([rows for rows, _ in parts]),
-                    np.concatenate([targets for _, targets in parts]),
-                )
-            ]
+            every_row, every_target = map(np.concatenate, zip(*parts, strict=True))
+            parts = [(every_row, every_target)]
         for rows, targets in parts:
             self.scatter.subtract(rows, targets, scale)
         self._shrink(left, gone)
@@ -292,11 +278,7 @@ class Statistics:
         """Keep what is left after samples have been taken away."""
         self.class_sums = class_sums
         if gone.all():
-            self.classes, self.class_sums = (
-                np.empty(0, dtype=np.int64),
-                np.empty((self.n_features + 1, 0)),
-            )
-            self.scatter = ThinScatter(self.n_features)
+            vars(self).update(vars(Statistics(self.n_features)))
         else:
             self._set_classes(self.classes[~gone])
 
@@ -367,15 +349,8 @@ def _difference_rows(
     axis = root / np.sqrt(count)
     axis[0] += 1.0
     for array in (rows, targets):
-        blas.dger(
-            -1.0 / axis[0],
-            axis @ array,
-            axis,
-            a=array.T,
-            overwrite_x=0,
-            overwrite_y=0,
-            overwrite_a=1,
-        )
+        along = axis @ array
+        blas.dger(-1.0 / axis[0], along, axis, a=array.T, overwrite_y=0, overwrite_a=1)
     if not before.count:
         return rows[1:], targets[1:]
     rows[0], targets[0] = _mean_difference(batch, before)

@@ -61,18 +61,12 @@ def encode_labelled(
     encoder: Encoder,
     transform: Transform,
     cache: bool | Path | FeatureCache,
-    *,
     stage: str,
     progress: Progress,
+    *,
     skip_unreadable: bool,
 ) -> LabelledFeatures:
-    """Encode labelled files, all together.
-
-    Raises
-    ------
-    ImageError
-        A file is not an image and must not be skipped, or none is left.
-    """
+    """Encode labelled files together; refuse those that are not images, or to skip all of them."""
     with opened_cache(cache) as opened:
         encoded = encode_files(given.sources, encoder, transform, opened, progress, stage)
     if not skip_unreadable:

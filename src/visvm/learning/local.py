@@ -200,8 +200,7 @@ def _key(work: Work) -> str | None:
     add(work.encoder.digest, work.transform.key, work.skip_unreadable, work.sample, options)
     if work.start is not None:
         head, lift = work.start, work.start.settled.lift
-        digests = lift.kernel_map.digest, lift.mixer.digest if lift.mixer else ""
-        add(digests, head.settled.ridge, head.classes.tolist())
+        add(lift.digests, head.settled.ridge, head.classes.tolist())
         digest.update(np.ascontiguousarray(head.statistics.class_sums).data)
     for source, label in zip(work.images.sources, work.images.labels, strict=True):
         if not isinstance(source, (Path, RemoteFile)):

@@ -48,7 +48,6 @@ def learn_session(
         Images to test with after the session; those of classes not yet known are left out.
     engine : Engine or None
         None learns in this process.
-    progress : callable
     """
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
     if model is not None:
@@ -102,9 +101,8 @@ def learn_sums(model: Model, work: Work, *, engine: Engine | None, progress: Pro
     start = Head.blank(replace(model.head.settled, ridge_path=(), layer_path=()))
     work = replace(work, start=start, calibration=frozenset())
     learned, head = _accumulated(work, engine, clock, progress)
-    report = replace(
-        _report(work, learned, head, set(), 1), seconds=clock.seconds, peak_memory=peak_bytes()
-    )
+    report = _report(work, learned, head, set(), 1)
+    report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
     return Model(model.encoder, head, sessions=(report,), site=model.site)
 
 
@@ -148,6 +146,7 @@ def _report(
         skipped=tuple(str(each.path) for each in learned.unreadable.values()),
         base=len(work.sample) > 0,
         settled_on=len(work.sample) if sampled else None,
+        transform=work.choice,
     )
 
 
@@ -155,7 +154,7 @@ def _calibrated(
     before: Model, head: Head, work: Work, learned: Learned, progress: Progress
 ) -> Calibration:
     """Measure, by some images of a session, how far scores can be trusted."""
-    named = np.array([not is_forgotten(label) for label in head.classes.tolist()], dtype=bool)
+    named = replace(before, head=head).shown
     n_classes, old = int(named.sum()), before.calibration
     # Of dense sums, leaving samples out costs another factorisation: only where many classes have
     # come since the last time.
@@ -193,15 +192,8 @@ def _all_features(
 def _encoded(
     given: Labelled, work: Work, stage: str, progress: Progress, skip_unreadable: bool
 ) -> LabelledFeatures:
-    return encode_labelled(
-        given,
-        work.encoder,
-        work.transform,
-        work.cache,
-        stage=stage,
-        progress=progress,
-        skip_unreadable=skip_unreadable,
-    )
+    parts = given, work.encoder, work.transform, work.cache
+    return encode_labelled(*parts, stage, progress, skip_unreadable=skip_unreadable)
 
 
 class _Clock:

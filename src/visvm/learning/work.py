@@ -17,6 +17,7 @@ from visvm.head.head import Head
 from visvm.head.selection import shuffled_by_class
 from visvm.head.settle import HeadOptions
 from visvm.learning.labelled import Labelled
+from visvm.model.results import TransformChoice
 from visvm.progress import Progress
 
 MOST_CALIBRATION_IMAGES = 500
@@ -46,6 +47,8 @@ class Work:
         Places of the images on which the base session's choices are made; empty in later ones.
     calibration : frozenset of int
         Places of images whose features are wanted afterwards.
+    choice : TransformChoice or None
+        How the transform was chosen, where it was.
     """
 
     images: Labelled
@@ -57,6 +60,7 @@ class Work:
     start: Head | None
     sample: tuple[int, ...]
     calibration: frozenset[int]
+    choice: TransformChoice | None = None
 
     @property
     def rest(self) -> list[int]:
@@ -116,17 +120,8 @@ def plan_session(
     if start is None:
         sample = stratified(images.labels, max_base_images, seed_of(options.random_state))
     chosen = np.random.default_rng(0).permutation(len(images.labels))[:MOST_CALIBRATION_IMAGES]
-    return Work(
-        images=images,
-        encoder=encoder,
-        transform=transform,
-        cache=cache,
-        skip_unreadable=skip_unreadable,
-        options=options,
-        start=start,
-        sample=sample,
-        calibration=frozenset(chosen.tolist()),
-    )
+    wanted = frozenset(chosen.tolist())
+    return Work(images, encoder, transform, cache, skip_unreadable, options, start, sample, wanted)
 
 
 def sample_unreadable() -> ImageError:
@@ -142,14 +137,7 @@ def stratified(labels: Sequence[Any], most: int | None, seed: int) -> tuple[int,
     """Return the places of about `most` samples, the same share of every class.
 
     At least five of each class are taken. Where that is too many classes, five each of as many
-    classes as there is room for.
-
-    Parameters
-    ----------
-    labels : sequence of labels
-    most : int or None
-        None means all.
-    seed : int
+    classes as there is room for. None means all.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from visvm.head.checks import Labels
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.statistics import Statistics
-from visvm.model.labels import Label, forgotten_label, some_of
+from visvm.model.labels import FORGOTTEN, Label, some_of
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
 from visvm.model.state import Calibration, EncoderId, MergedSite, Model
@@ -38,28 +38,15 @@ def require_sums(model: Model, what: str) -> None:
 def learned(model: Model, head: Head, calibration: Calibration, report: SessionReport) -> Model:
     """Return the model after a session, as it was learned in ``visvm.learning``.
 
-    Parameters
-    ----------
-    model : Model
-        Before the session.
-    head : Head
-        After it, solved.
-    calibration : Calibration
-        Measured in it, or that of `model` where it was not.
-    report : SessionReport
+    The head is solved; the calibration is that of `model` where the session measured none.
     """
     sites = model.sites
     if calibration is not model.calibration:
         sites = tuple(
             replace(each, calibration_weight=0.5 * each.calibration_weight) for each in sites
         )
-    return replace(
-        model,
-        head=head,
-        calibration=calibration,
-        sessions=(*model.sessions, report),
-        sites=sites,
-    )
+    sessions = (*model.sessions, report)
+    return replace(model, head=head, calibration=calibration, sessions=sessions, sites=sites)
 
 
 def forgotten(model: Model, features: Features, labels: Labels) -> Model:
@@ -189,11 +176,11 @@ def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Mod
     if model.sums_on_disk or (merge and new in model.counts):
         require_sums(model, "put classes together" if merge else "rename a class")
     head = model.head.renamed(old, new, merge=merge)
-    counts = {new if label == old else label: count for label, count in model.counts.items()}
+    counts = dict(zip(_with_name(model.counts, old, new), model.counts.values(), strict=True))
     kept = [counts[label] for label in head.classes.tolist()] if head.sums is None else []
 
     def names(labels: tuple[Label, ...]) -> tuple[Label, ...]:
-        return tuple(dict.fromkeys(new if label == old else label for label in labels))
+        return tuple(dict.fromkeys(_with_name(labels, old, new)))
 
     sessions = tuple(
         replace(
@@ -220,7 +207,7 @@ def class_forgotten(model: Model, label: Label) -> Model:
         raise NeverLearnedError(
             f"There is no class {label!r}. Known: {some_of(known)}.", code="class-unknown"
         )
-    hidden = forgotten_label(isinstance(label, str))
+    hidden = FORGOTTEN[0] if isinstance(label, str) else FORGOTTEN[1]
     return replace(
         model,
         head=model.head.renamed(label, hidden, merge=True),
@@ -229,7 +216,11 @@ def class_forgotten(model: Model, label: Label) -> Model:
 
 
 def _renamed_in(sites: Iterable[MergedSite], old: Label, new: Label) -> tuple[MergedSite, ...]:
-    return tuple(each.renamed(old, new) for each in sites)
+    return tuple(replace(each, labels=_with_name(each.labels, old, new)) for each in sites)
+
+
+def _with_name(labels: Iterable[Label], old: Label, new: Label) -> tuple[Label, ...]:
+    return tuple(new if label == old else label for label in labels)
 
 
 # Parts

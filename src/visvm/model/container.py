@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, shown
+from visvm.head.checks import is_finite
 from visvm.head.products import Array
 
 FORMAT = 1
@@ -35,11 +36,7 @@ Tensors = dict[str, Array]
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a file, so that nobody else writes it between reading and writing.
 
-    Parameters
-    ----------
-    path : Path
-    waiting : callable
-        Called now and then while another process holds it; what it raises ends the waiting.
+    While another process holds it, `waiting` is called now and then; what it raises ends that.
     """
     path = _real(path)
     _require_folder(path)
@@ -153,9 +150,7 @@ class OpenFile:
         tensor: Array = self._file.get_tensor(name)
         if _digest(tensor) != digest:
             raise altered(self._path, f"{name} was altered")
-        with np.errstate(over="ignore", invalid="ignore"):
-            finite = np.isfinite(tensor.sum()) or np.isfinite(tensor).all()
-        if not finite:
+        if not is_finite(tensor):
             raise altered(self._path, f"{name} holds NaN or infinity")
         return tensor
 

@@ -22,8 +22,7 @@ from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
-from visvm.head.kernel_map import KernelMap
-from visvm.head.lift import Lift
+from visvm.head.lift import Lift, MapEntry
 from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
@@ -33,6 +32,7 @@ from visvm.model.labels import Label
 from visvm.model.results import SessionReport
 from visvm.model.state import Calibration, EncoderId, FileKind, MergedSite, Model
 
+_OPTIONS = ("n_components", "ridge", "svm_cost")
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
 
 SiteId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
@@ -43,11 +43,6 @@ class _LayerEntry(TypedDict):
     ridge: float
     mse: float
     accuracy: float
-
-
-class _MapEntry(TypedDict):
-    seed: int
-    digest: str
 
 
 class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +61,7 @@ class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     chosen_ridge: float
     ridge_path: list[dict[str, float]]
     layer_path: list[_LayerEntry]
-    kernel_map: _MapEntry
+    kernel_map: MapEntry
     form: Literal["thin", "dense"] | None
     solved: bool = True
     optimizer: str = "sgd"  # which early files do not name: there was no other
@@ -144,18 +139,15 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         tensors["coefficients"] = head.coefficients
     form, sums = _packed_sums(head.sums)
     counts = model.counts
-    options = {
-        name: getattr(settled.options, name) for name in ("n_components", "ridge", "svm_cost")
-    }
+    options = settled.options.parameters
     described = HeadHeader(
-        **{name: _plain(value) for name, value in options.items()},
-        **{name: _plain(getattr(settled.options.mixer, name)) for name in MIXER_OPTIONS},
+        **{name: _plain(options[name]) for name in (*_OPTIONS, *MIXER_OPTIONS)},
         layer_dims=mixer.layer_dims,
         layers=mixer.layers,
         chosen_ridge=settled.ridge,
         ridge_path=[trial._asdict() for trial in settled.ridge_path],
         layer_path=[cast(_LayerEntry, trial._asdict()) for trial in settled.layer_path],
-        kernel_map={"seed": settled.seed, "digest": settled.lift.kernel_map.digest},
+        kernel_map=settled.lift.kernel_map.entry,
         form=form,
         solved=head.coefficients is not None,
     )
@@ -327,11 +319,9 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     options = HeadOptions(
         layer_dims=dims,
         layers=layers,
-        n_components=head.n_components,
-        ridge=head.ridge,
-        svm_cost=head.svm_cost,
-        random_state=head.kernel_map["seed"],
+        **{name: getattr(head, name) for name in _OPTIONS},
         mixer=MixerOptions(**{name: getattr(head, name) for name in MIXER_OPTIONS}),
+        **HeadOptions.of_map(head.kernel_map),
     )
     options.check("the model")
     if not is_positive(head.chosen_ridge):
@@ -340,16 +330,13 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     for name in ("coefficients", "class_sums"):  # before R of any size is drawn
         if name in tensors and len(tensors[name]) != rows:
             raise ValueError(f"{name} has {len(tensors[name])} rows, not {rows}")
-    kernel_map = KernelMap(dims[-1], head.n_components, head.kernel_map["seed"])
-    if kernel_map.digest != head.kernel_map["digest"]:
+    kernel_map = options.kernel_map(dims[-1])
+    if kernel_map.entry != head.kernel_map:
         raise altered(path, "the random map drawn from its seed is another")
-    return Settled(
-        options,
-        Lift(ResidualMixer(dims, layers, weights), kernel_map),
-        head.chosen_ridge,
-        tuple(RidgeTrial(**trial) for trial in head.ridge_path),
-        tuple(LayerTrial(**trial) for trial in head.layer_path),
-    )
+    ridge_path = tuple(RidgeTrial(**trial) for trial in head.ridge_path)
+    layer_path = tuple(LayerTrial(**trial) for trial in head.layer_path)
+    lift = Lift(ResidualMixer(dims, layers, weights), kernel_map)
+    return Settled(options, lift, head.chosen_ridge, ridge_path, layer_path)
 
 
 def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> Statistics:
@@ -363,12 +350,10 @@ def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> 
             raise ValueError("cross has the wrong shape")
         return statistics
     n_blocks = sum(name.startswith("factor.") for name in tensors)
-    scatter = ThinScatter(width)
-    scatter.blocks = [tensors[f"factor.{place}"] for place in range(n_blocks)]
-    scatter.targets = tensors["targets"]
-    rows = sum(len(block) for block in scatter.blocks)
-    wide = all(block.ndim == 2 and block.shape[1] == width for block in scatter.blocks)
-    if not wide or scatter.targets.shape != (rows, len(classes)):
+    blocks = [tensors[f"factor.{place}"] for place in range(n_blocks)]
+    wide = all(block.ndim == 2 and block.shape[1] == width for block in blocks)
+    if not wide or tensors["targets"].shape != (sum(map(len, blocks)), len(classes)):
         raise ValueError("the factor has the wrong shape")
-    statistics.scatter = scatter
+    statistics.scatter = ThinScatter(width)
+    statistics.scatter.blocks, statistics.scatter.targets = blocks, tensors["targets"]
     return statistics

@@ -11,7 +11,6 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -28,26 +27,13 @@ DEFAULT_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """How far a session is.
+    """How far a session is."""
 
-    Attributes
-    ----------
-    key : str
-        Which session it is.
-    done : int
-        How many files were read.
-    head : Head
-        With the sums so far.
-    unreadable : list of (place, path, reason)
-    features : dict
-        Layer features, (width,), by place, that are wanted after the session.
-    """
-
-    key: str
-    done: int
-    head: Head
-    unreadable: list[tuple[int, str, str]]
-    features: dict[int, LayerFeatures]
+    key: str  # which session it is
+    done: int  # files that were read
+    head: Head  # with the sums so far
+    unreadable: list[tuple[int, str, str]]  # place, path, reason
+    features: dict[int, LayerFeatures]  # (width,) by place, wanted after the session
 
 
 class Journal:
@@ -113,12 +99,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.discard()
 

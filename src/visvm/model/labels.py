@@ -13,17 +13,13 @@ _TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
 
 Label = str | int
 
-_FORGOTTEN: Final = ("", -(2**63))
-
-
-def forgotten_label(text: bool) -> Label:
-    """Return the label that keeps the samples of forgotten classes, which no class can have."""
-    return _FORGOTTEN[0] if text else _FORGOTTEN[1]
+FORGOTTEN: Final = ("", -(2**63))
+"""Text and number that keep the samples of forgotten classes; no class can have them."""
 
 
 def is_forgotten(label: Label) -> bool:
     """Whether samples of this label belong to classes that were forgotten."""
-    return label in _FORGOTTEN
+    return label in FORGOTTEN
 
 
 def some_of(labels: Sequence[Label]) -> str:

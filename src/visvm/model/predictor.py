@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
-from visvm.encoders.catalog import CATALOG
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform, check_transform
-from visvm.encoders.loading import load_encoder
+from visvm.encoders.images import DEFAULT_TRANSFORM, Transform, check_transform
+from visvm.encoders.loading import known_digest, load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
+from visvm.encoders.resolution import split_size
 from visvm.encoders.sources import Source, as_source, expanded
-from visvm.errors import (
-    EncoderError,
-    IncompatibleModelError,
-    ModelFileError,
-    WeightsError,
-    shown,
-)
+from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
 from visvm.head.checks import parameter_error
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
@@ -60,11 +54,11 @@ class ImagePredictor:
         self,
         encoder: str | Encoder,
         *,
-        transform: str = "crop",
+        transform: str = "auto",
         cache: bool | Path | FeatureCache = True,
         options: HeadOptions | None = None,
     ) -> None:
-        check_transform(transform)
+        check_transform(transform, "auto")
         self._encoder = None if isinstance(encoder, str) else encoder
         self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
         self.transform = transform
@@ -119,16 +113,7 @@ class ImagePredictor:
         cache: bool | Path | FeatureCache = True,
         memory_limit: float | None = None,
     ) -> Self:
-        """Return a classifier with a model.
-
-        Parameters
-        ----------
-        model : Model
-        encoder : str or Encoder, optional
-            Where the encoder is on this machine, if the model's name for it does not say.
-        cache, memory_limit
-            As in the constructor.
-        """
+        """Return a classifier with a model; the other parameters are those of ``load``."""
         made = cls(encoder or model.encoder.name, transform=model.encoder.transform, cache=cache)
         made._options = replace(model.head.settled.options, memory_limit=memory_limit)
         made.model_ = replace(model, head=model.head.with_options(made._options))
@@ -219,8 +204,8 @@ class ImagePredictor:
     def load_encoder(self, progress: Progress = silent) -> Encoder:
         """Return the encoder, loaded when it is first needed; missing weights are fetched."""
         if self._encoder is None:
-            if self.encoder_name in CATALOG:  # known before anything is fetched
-                self._check_digest(CATALOG[self.encoder_name].sha256)
+            if (digest := known_digest(self.encoder_name)) is not None:  # before it is fetched
+                self._check_digest(digest)
             try:
                 encoder = load_encoder(self.encoder_name, progress)
             except (EncoderError, WeightsError) as error:
@@ -235,6 +220,11 @@ class ImagePredictor:
             self._check_digest(encoder.digest)
             self._encoder = encoder
         return self._encoder
+
+    def _transform(self, encoder: Encoder) -> Transform:
+        """Return how images are prepared; by the default as long as nothing has chosen it."""
+        kind = DEFAULT_TRANSFORM if self.transform == "auto" else self.transform
+        return Transform(kind, encoder.preprocessing)
 
     def with_model(self, model: Model | None) -> Self:
         """Return a copy with another model, of the same encoder."""
@@ -278,7 +268,6 @@ class ImagePredictor:
         raw : bool, default=False
             Give the head's scores (near +1 for the right class, near -1 for others) instead of
             probabilities.
-        progress : callable, optional
         """
         one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
         given = cast("Sequence[str | Source]", [images] if one else images)
@@ -299,7 +288,7 @@ class ImagePredictor:
         self._known()
         _check_top(top)
         encoder, done = self.load_encoder(progress), 0
-        transform = Transform(self.transform, encoder.preprocessing)
+        transform = self._transform(encoder)
         with opened_cache(self.cache) as cache:
             for outcomes in encode_stream(images, encoder, transform, cache):
                 readable = [each for each in outcomes if not isinstance(each, Unreadable)]
@@ -314,15 +303,9 @@ class ImagePredictor:
     def predict_features(
         self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
     ) -> list[Prediction]:
-        """Say what images show whose layer features are known.
+        """Say what images show whose layer features, (n, sum of layer_dims), are known.
 
-        Parameters
-        ----------
-        features : array of shape (n, sum of the encoder's layer_dims)
-        names : sequence of str
-            What to call the images.
-        top, raw
-            As in ``predict``.
+        `names` is what to call the images; `top` and `raw` are as in ``predict``.
         """
         _check_top(top)
         model = self._known()
@@ -366,8 +349,11 @@ def _knows_no_class() -> Exception:
 
 def _absolute(name: str) -> str:
     """Return the name of an encoder; where it is a path, one that holds from any folder."""
-    path = expanded(name)
-    return str(path.resolve()) if name not in CATALOG and path.exists() else name
+    bare, size = split_size(name)
+    path = expanded(bare)
+    if known_digest(name) is not None or not path.exists():
+        return name
+    return str(path.resolve()) if size is None else f"{path.resolve()}@{size}"
 
 
 def _check_top(top: int) -> None:

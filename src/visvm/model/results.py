@@ -68,6 +68,25 @@ class SessionTest:
 
 
 @dataclass(frozen=True)
+class TransformChoice:
+    """Which transform the first session chose.
+
+    Attributes
+    ----------
+    transform : str
+    n : int
+        Photos on which all were tried, each scored as if it had not been learned; 0 where there
+        were too few to tell, so that the default was taken.
+    accuracies : dict
+        Share of them that were recognised, by transform.
+    """
+
+    transform: str
+    n: int = 0
+    accuracies: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What an image shows.
 
@@ -121,6 +140,8 @@ class SessionReport:
         Of a base session of many images, on how many of them that was done.
     site : str or None
         The site that learned it, where its sums were merged.
+    transform : TransformChoice or None
+        Of a base session that chose it.
     """
 
     session: int
@@ -138,6 +159,7 @@ class SessionReport:
     base: bool = False
     settled_on: int | None = None
     site: str | None = None
+    transform: TransformChoice | None = None
 
     def is_same_as(self, other: "SessionReport") -> bool:
         """Whether both report one session, under whatever number and from whatever site."""

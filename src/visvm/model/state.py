@@ -1,7 +1,7 @@
 """A model as one frozen value: all that is remembered, in memory and in a file alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from visvm.head.checks import Labels
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.products import Array
-from visvm.model.labels import Label, forgotten_label, is_forgotten
+from visvm.model.labels import FORGOTTEN, Label
 from visvm.model.results import Prediction, SessionReport
 
 FileKind = Literal["whole", "predictor", "site", "sums", "journal"]
@@ -73,10 +73,6 @@ class MergedSite:
     calibration_weight: float = 1.0
     file: str = ""
 
-    def renamed(self, old: Label, new: Label) -> "MergedSite":
-        """Return the same site after a class of the model has got another name."""
-        return replace(self, labels=tuple(new if label == old else label for label in self.labels))
-
 
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -131,8 +127,9 @@ class Model:
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Which classes of the head may be answered with, (C,): forgotten ones may not."""
-        hidden = forgotten_label(self.head.classes.dtype.kind == "U")
-        return np.array([label != hidden for label in self.head.classes.tolist()], dtype=bool)
+        return np.array(
+            [label not in FORGOTTEN for label in self.head.classes.tolist()], dtype=bool
+        )
 
     @property
     def classes(self) -> Labels:
@@ -142,7 +139,7 @@ class Model:
     @property
     def class_counts(self) -> tuple[int, ...]:
         """How many images of each of ``classes`` were learned."""
-        return tuple(count for label, count in self.counts.items() if not is_forgotten(label))
+        return tuple(count for label, count in self.counts.items() if label not in FORGOTTEN)
 
     @property
     def numbers(self) -> bool:

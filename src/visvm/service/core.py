@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from starlette.concurrency import run_in_threadpool
 
 from visvm.encoders.encoder import LayerFeatures
-from visvm.encoders.images import Transform
+from visvm.encoders.images import DEFAULT_TRANSFORM, Transform
 from visvm.errors import InputError, ModelFileError
 from visvm.image_classifier import ImageClassifier
 from visvm.model.labels import Label
@@ -54,6 +54,8 @@ class Service:
         import visvm.learning.session  # noqa: F401 - takes long: not while a session waits for it
 
         self.encoder = SharedEncoder(classifier.load_encoder(), self._score)
+        if classifier.transform == "auto":  # photos are decoded before a first session could choose
+            classifier.transform = DEFAULT_TRANSFORM
         self.transform = Transform(classifier.transform, self.encoder.preprocessing)
         self.store = ModelStore(path, classifier.with_encoder(self.encoder), signature)
         self.jobs = JobQueue(limits.waiting_jobs, self.store.look)

@@ -17,7 +17,6 @@ _FILES = (
     "ridge",
     "ranpac",
     "lssvm",
-    "vis_paper",
     "vis",
     "vis_oracle",
 )

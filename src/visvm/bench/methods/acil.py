@@ -21,8 +21,8 @@ class ACIL:
 
     The official code (ZHUANGHP/Analytic-continual-learning) is followed in the expansion, ``X =
     relu(f·W₀)`` with no bias and W₀ as torch's Linear starts, uniform in ±1/√d; in float64; in γ
-    and D as its README gives them; and in the recursion over
-    batches, with one-hot Y to which a new class adds a column::
+    and D as its README gives them; and in the recursion over batches, with one-hot Y to which a new
+    class adds a column::
 
         R ← R - RXᵀ(I + XRXᵀ)⁻¹XR      eq. 10, from R = I/γ
         W ← W + RXᵀ(Y - XW)            eq. 9, with the new R
@@ -33,7 +33,6 @@ class ACIL:
 
     Parameters
     ----------
-    setup : Setup
     n_components : int
         D, the width of the expansion.
     gamma : float
@@ -71,11 +70,9 @@ class ACIL:
     @cached_property
     def _expansion(self) -> Array:
         """W₀, (d, D)."""
-        inputs = self._setup.layer_dims[-1]
-        drawn = np.random.default_rng(self._setup.seed).uniform(
-            -1.0, 1.0, (inputs, self.n_components)
-        )
-        return np.asarray(drawn / np.sqrt(inputs))
+        shape = (self._setup.layer_dims[-1], self.n_components)
+        drawn = np.random.default_rng(self._setup.seed).uniform(-1.0, 1.0, shape)
+        return np.asarray(drawn / np.sqrt(shape[0]))
 
     def _lift(self, final: Array) -> Array:
         expanded = product(final, self._expansion)

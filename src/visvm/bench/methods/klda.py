@@ -10,7 +10,7 @@ from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError
 from visvm.head.checks import is_count, is_positive, require
-from visvm.head.kernel_map import frozen_normal
+from visvm.head.lift import frozen_normal
 from visvm.head.products import Array, product
 
 _MOST_SAMPLES = 1000  # whose distances are looked at
@@ -31,7 +31,6 @@ class KLDA:
 
     Parameters
     ----------
-    setup : Setup
     n_components : int
         D; the official code's default.
     kernel_width : "auto" or float
@@ -54,12 +53,8 @@ class KLDA:
         self.kernel_width = kernel_width
         self.relative_ridge = relative_ridge
         require(is_count(n_components), self, "n_components", "a whole number of at least 1")
-        require(
-            kernel_width == "auto" or is_positive(kernel_width),
-            self,
-            "kernel_width",
-            "'auto' or a finite number above 0",
-        )
+        valid = kernel_width == "auto" or is_positive(kernel_width)
+        require(valid, self, "kernel_width", "'auto' or a finite number above 0")
         require(is_positive(relative_ridge), self, "relative_ridge", "a finite number above 0")
         self._setup = setup
         self._sums = ClassScatter(n_components)
@@ -71,14 +66,10 @@ class KLDA:
         final = final_block(features, self._setup)
         if not self._width:
             self._width = self._choose_width(final)
-            inputs = self._setup.layer_dims[-1]
-            normal = frozen_normal(self._setup.seed, inputs * self.n_components).reshape(
-                inputs, self.n_components
-            )
+            seed, shape = self._setup.seed, (self._setup.layer_dims[-1], self.n_components)
+            normal = frozen_normal(seed, shape[0] * shape[1]).reshape(shape)
             self._frequencies = normal / self._width
-            self._phases = np.random.default_rng(self._setup.seed).uniform(
-                0.0, 2.0 * np.pi, self.n_components
-            )
+            self._phases = np.random.default_rng(seed).uniform(0.0, 2.0 * np.pi, shape[1])
         self._sums.learn(final, labels, self._lift)
         spread = float(np.trace(self._sums.within)) / self.n_components
         self._coefficients = self._sums.discriminant(self.relative_ridge * (spread or 1.0))
@@ -89,9 +80,8 @@ class KLDA:
 
     def costs(self) -> Costs:
         """Return what was kept and chosen; Ω and b are drawn from their seed, and not counted."""
-        return Costs(
-            0, self._sums.nbytes + self._coefficients.nbytes, {"kernel_width": self._width}
-        )
+        n_bytes = self._sums.nbytes + self._coefficients.nbytes
+        return Costs(0, n_bytes, {"kernel_width": self._width})
 
     def _choose_width(self, final: Array) -> float:
         if not isinstance(self.kernel_width, str):

@@ -27,7 +27,7 @@ def best_classes(features: NDArray[Any], lift: Lifting, coefficients: Array) -> 
 
 
 def linear_discriminant(means: Array, directions: Array) -> Array:
-    """Return coefficients whose highest score belongs to the nearest class mean.
+    """Return coefficients, (D + 1, C), whose highest score belongs to the nearest class mean.
 
     ``(x - m)ᵀΛ(x - m) = xᵀΛx - 2·(mᵀΛx - mᵀΛm / 2)``, of which xᵀΛx is the same for all classes.
 
@@ -37,11 +37,6 @@ def linear_discriminant(means: Array, directions: Array) -> Array:
         Class means m.
     directions : array of shape (D, C)
         Λm; the means themselves for the Euclidean distance.
-
-    Returns
-    -------
-    array of shape (D + 1, C)
-        The bias last.
 
     Examples
     --------

@@ -16,11 +16,7 @@ from visvm.head.estimators import IncrementalLSSVC
 class VisualLSSVM:
     """The paper's "Visual LS-SVM": linear, on the final block, neither kernel map nor fusion.
 
-    Parameters
-    ----------
-    setup : Setup
-    ridge, svm_cost, max_selection_samples
-        As in ``visvm.IncrementalLSSVC``.
+    The options are those of ``visvm.IncrementalLSSVC``.
     """
 
     def __init__(
@@ -60,14 +56,7 @@ class VisualLSSVM:
 
 
 class VisualLSSVMKernel(VisualLSSVM):
-    """The paper's "w/ Kernel Map": the same on the lifted final block.
-
-    Parameters
-    ----------
-    setup : Setup
-    n_components, ridge, svm_cost, max_selection_samples
-        As in ``visvm.IncrementalLSSVC``.
-    """
+    """The paper's "w/ Kernel Map": the same on the lifted final block."""
 
     def __init__(
         self,

@@ -30,40 +30,20 @@ Need = Literal["features", "text", "images", "torch"]
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a method knows before the first session: nothing of what is to come.
+    """All that a method knows before the first session: nothing of what is to come."""
 
-    Parameters
-    ----------
-    layer_dims : tuple of int
-        Width of every block's feature.
-    project : Projection
-        The encoder's last norm, and CLIP's projection after it.
-    seed : int
-        Of whatever the method draws at random.
-    """
-
-    layer_dims: tuple[int, ...]
-    project: Projection
-    seed: int = 0
+    layer_dims: tuple[int, ...]  # width of every block's feature
+    project: Projection  # the encoder's last norm, and CLIP's projection after it
+    seed: int = 0  # of whatever the method draws at random
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a method has cost so far.
+    """What a method has cost so far."""
 
-    Parameters
-    ----------
-    trainable_parameters : int
-        Numbers that were trained by gradient descent and are kept.
-    state_bytes : int
-        What must be kept to learn the next session and to predict, the encoder not counted.
-    choices : dict
-        What it has settled on, such as λ and blocks, as JSON has it.
-    """
-
-    trainable_parameters: int
-    state_bytes: int
-    choices: dict[str, Any] = field(default_factory=dict)
+    trainable_parameters: int  # numbers that gradient descent has found and that are kept
+    state_bytes: int  # needed to learn the next session and to predict, without the encoder
+    choices: dict[str, Any] = field(default_factory=dict)  # such as λ and blocks, as JSON has it
 
 
 class Method(Protocol):

@@ -15,16 +15,8 @@ from visvm.head.lift import Lift
 class NearestClassMean(Vis):
     """The paper's classifier-choice "NCM": features of ``vis``, the class with the nearest mean φ.
 
-    Blocks, mixer and random map are those of ``vis``; the distance is Euclidean, between lifted
-    features.
-
-    Parameters
-    ----------
-    setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size,
-    identity_weight, max_selection_samples
-        As in ``visvm.VisClassifier``; λ and C_svm matter only to the choice of blocks, which is
-        that of ``vis``.
+    Blocks, mixer, random map and options are those of ``vis``; λ and C_svm matter only to the
+    choice of blocks. The distance is Euclidean, between lifted features.
     """
 
     def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:

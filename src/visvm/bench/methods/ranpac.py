@@ -13,7 +13,7 @@ from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import IllConditionedWarning, InputError
 from visvm.head.checks import is_count, require
-from visvm.head.kernel_map import frozen_normal
+from visvm.head.lift import frozen_normal
 from visvm.head.memory import chunks
 from visvm.head.products import (
     Array,
@@ -43,7 +43,6 @@ class RanPACHead:
 
     Parameters
     ----------
-    setup : Setup
     n_components : int
         D, the width of the projection.
     """
@@ -68,9 +67,8 @@ class RanPACHead:
         final = final_block(features, self._setup)
         self._sums.learn(final, labels, self._lift)
         order = self._generator.permutation(len(labels))
-        errors = ridge_errors(
-            final[order], present_classes(labels[order])[1], self._lift, self.n_components
-        )
+        _, targets = present_classes(labels[order])
+        errors = _ridge_errors(final[order], targets, self._lift, self.n_components)
         self._ridge, weights = self._sums.solve(RIDGES[int(np.argmin(errors))])
         self._coefficients = np.vstack([weights, np.zeros(weights.shape[1])])
 
@@ -85,10 +83,8 @@ class RanPACHead:
     @cached_property
     def _projection(self) -> Array:
         """W, (d, D)."""
-        inputs = self._setup.layer_dims[-1]
-        return frozen_normal(self._setup.seed, inputs * self.n_components).reshape(
-            inputs, self.n_components
-        )
+        shape = (self._setup.layer_dims[-1], self.n_components)
+        return frozen_normal(self._setup.seed, shape[0] * shape[1]).reshape(shape)
 
     def _lift(self, final: Array) -> Array:
         projected = product(final, self._projection)
@@ -129,26 +125,13 @@ class _GramSums(ClassSums):
         )
 
 
-def ridge_errors(final: Array, targets: Array, lift: Lifting, width: int) -> list[float]:
-    """Return the mean squared error of every λ on the last fifth, having learned the rest.
+def _ridge_errors(final: Array, targets: Array, lift: Lifting, width: int) -> list[float]:
+    """Return the mean squared error of each of `RIDGES` on the last fifth, the rest being learned.
 
     With HᵀH = V·diag(s)·Vᵀ, or HHᵀ = U·diag(s)·Uᵀ where that is smaller, the scores of held-out
     rows H' are::
 
         H'V · (s + λ)⁻¹ · VᵀHᵀY   =   H'HᵀU · (s + λ)⁻¹ · UᵀY
-
-    Parameters
-    ----------
-    final : array of shape (n, d)
-    targets : array of shape (n, C)
-    lift : callable
-        Gives H, (m, width), of m samples.
-    width : int
-
-    Returns
-    -------
-    list of float
-        In the order of `RIDGES`.
     """
     cut = int(0.8 * len(final))
     held_out = lift(final[cut:])
@@ -156,11 +139,8 @@ def ridge_errors(final: Array, targets: Array, lift: Lifting, width: int) -> lis
         rows = lift(final[:cut])
         square, right, inside = kernel_product(rows), targets[:cut], product(held_out, rows.T)
     else:
-        square, right, inside = (
-            np.zeros((width, width), order="F"),
-            np.zeros((width, targets.shape[1])),
-            held_out,
-        )
+        inside, square = held_out, np.zeros((width, width), order="F")
+        right = np.zeros((width, targets.shape[1]))
         for part in chunks(cut, width):
             rows = lift(final[:cut][part])
             add_symmetric_product(square, rows)

@@ -20,17 +20,10 @@ from visvm.head.solver import solve
 class OneHotRidge(Vis):
     """The paper's classifier-choice "Ridge": features of ``vis``, least squares on one-hot targets.
 
-    Blocks, mixer and random map are those of ``vis``. λ is chosen on the same split of the base
-    session by the mean squared error of the one-hot targets. With the same λ the scores differ from
-    those of ``vis`` only by a factor of 2 and a function of x that all classes share, so that only
-    the choice of λ can make a difference.
-
-    Parameters
-    ----------
-    setup : Setup
-    n_components, layers, ridge, svm_cost, hidden, epochs, optimizer, learning_rate, batch_size,
-    identity_weight, max_selection_samples
-        As in ``visvm.VisClassifier``.
+    Blocks, mixer, random map and options are those of ``vis``. λ is chosen on the same split of the
+    base session by the mean squared error of the one-hot targets. With the same λ the scores differ
+    from those of ``vis`` only by a factor of 2 and a function of x that all classes share, so that
+    only the choice of λ can make a difference.
     """
 
     def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:

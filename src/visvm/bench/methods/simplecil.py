@@ -16,17 +16,12 @@ class SimpleCIL:
 
     There is no adapter. The feature is the encoder's own projection, (n, any width), and not
     normalised before it is averaged.
-
-    Parameters
-    ----------
-    setup : Setup
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._sums = ClassSums(
-            self._project(np.zeros((1, setup.layer_dims[-1]), np.float32)).shape[1]
-        )
+        blank = np.zeros((1, setup.layer_dims[-1]), np.float32)
+        self._sums = ClassSums(self._project(blank).shape[1])
 
     def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Add one session to the class sums."""
@@ -44,9 +39,8 @@ class SimpleCIL:
         return Costs(0, self._sums.nbytes)
 
     def _project(self, features: LayerFeatures) -> Array:
-        return np.asarray(
-            self._setup.project(features[:, -self._setup.layer_dims[-1] :]), dtype=np.float64
-        )
+        final = features[:, -self._setup.layer_dims[-1] :]
+        return np.asarray(self._setup.project(final), dtype=np.float64)
 
 
 ENTRIES = [Entry("simplecil", SimpleCIL, published="simplecil")]

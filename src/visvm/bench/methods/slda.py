@@ -24,19 +24,14 @@ class SLDA:
 
     Parameters
     ----------
-    setup : Setup
     shrinkage : float
         ε, between 0 and 1.
     """
 
     def __init__(self, setup: Setup, *, shrinkage: float = 1e-4) -> None:
         self.shrinkage = shrinkage
-        require(
-            is_positive(shrinkage) and shrinkage < 1,
-            self,
-            "shrinkage",
-            "a number above 0 and below 1",
-        )
+        valid = is_positive(shrinkage) and shrinkage < 1
+        require(valid, self, "shrinkage", "a number above 0 and below 1")
         self._setup = setup
         self._sums = ClassScatter(setup.layer_dims[-1])
         self._coefficients: Array = np.empty((self._sums.width + 1, 0))

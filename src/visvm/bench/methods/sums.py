@@ -18,11 +18,8 @@ from visvm.head.statistics import Statistics
 def count_classes(labels: ClassNumbers, known: int) -> int:
     """Return how many classes there are once these labels are learned, after `known` before.
 
-    Raises
-    ------
-    InputError
-        A class number was left out. Methods that keep one column a class would else predict a class
-        they have never seen.
+    A number that was left out is refused: methods that keep one column a class would else predict a
+    class they have never seen.
 
     Examples
     --------
@@ -80,15 +77,7 @@ class ClassSums:
     def learn(
         self, features: NDArray[Any], labels: ClassNumbers, lift: Lifting = np.asarray
     ) -> None:
-        """Add a session, some samples at a time.
-
-        Parameters
-        ----------
-        features : array of shape (n, d)
-        labels : array of shape (n,)
-        lift : callable
-            Gives the rows that are summed, (m, width), of m samples.
-        """
+        """Add a session, (n, d) and (n,), some samples at a time; what is lifted is summed."""
         new = count_classes(labels, len(self.counts)) - len(self.counts)
         self.sums = np.pad(self.sums, ((0, 0), (0, new)))
         self.counts = np.pad(self.counts, (0, new))
@@ -140,13 +129,7 @@ class ClassScatter(ClassSums):
         self.counts[present] += added
 
     def discriminant(self, shift: float) -> Array:
-        """Return coefficients, (width + 1, C), of the linear discriminant: scatter + `shift`·I.
-
-        Raises
-        ------
-        InputError
-            Float64 cannot tell the shift from rounding.
-        """
+        """Return coefficients, (width + 1, C), of the linear discriminant: scatter + `shift`·I."""
         means = self.means
         try:
             with ShiftedCholesky(self.within, shift) as factor:
@@ -167,10 +150,9 @@ def present_classes(labels: ClassNumbers) -> tuple[ClassNumbers, Array]:
 
 def statistics_bytes(statistics: Statistics) -> int:
     """Return the size of the sums of an LS-SVM, without a thin one's Cholesky factor."""
-    scatter = statistics.scatter
-    arrays = (
-        [scatter.matrix, scatter.cross]
-        if isinstance(scatter, DenseScatter)
-        else [*scatter.blocks, scatter.targets]
-    )
-    return statistics.class_sums.nbytes + sum(array.nbytes for array in arrays)
+    scatter, arrays = statistics.scatter, [statistics.class_sums]
+    if isinstance(scatter, DenseScatter):
+        arrays += [scatter.matrix, scatter.cross]
+    else:
+        arrays += [*scatter.blocks, scatter.targets]
+    return sum(array.nbytes for array in arrays)

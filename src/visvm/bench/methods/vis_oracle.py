@@ -12,14 +12,7 @@ class VisOracle(Vis):
     """Joint learning: blocks, mixer, λ and classifier all come from all data.
 
     No incremental method may keep these. A ceiling in what it may see; it can still lose by what it
-    chooses.
-
-    Parameters
-    ----------
-    setup : Setup
-    n_components, max_selection_samples
-        As in ``visvm.VisClassifier``; fewer samples, as the choices are made again in every
-        session.
+    chooses. The choices are made again in every session, on fewer samples than those of ``vis``.
     """
 
     def __init__(
@@ -37,10 +30,8 @@ class VisOracle(Vis):
     def learn(self, features: LayerFeatures, labels: ClassNumbers) -> None:
         """Keep one more session, and learn all of them together."""
         if self._seen is not None:
-            features, labels = (
-                np.concatenate([self._seen[0], features]),
-                np.concatenate([self._seen[1], labels]),
-            )
+            features = np.concatenate([self._seen[0], features])
+            labels = np.concatenate([self._seen[1], labels])
         self._model.fit(features, labels)
         self._seen = features, labels
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -33,28 +33,15 @@ in_percent = partial(percent, decimals=2, unit="")
 
 @dataclass(frozen=True)
 class Material:
-    """What a report is made of.
-
-    Parameters
-    ----------
-    rows : list of Row
-    finished : list of FinishedRun
-    unfinished : list of UnfinishedRun
-    settings : list of Setting
-    published : Published
-    look : Styles
-        By method.
-    names : dict of str
-        Label of a setting or an encoder → what file names of its figures end in.
-    """
+    """What a report is made of."""
 
     rows: list[Row]
     finished: list[FinishedRun]
     unfinished: list[UnfinishedRun]
     settings: list[Setting]
     published: Published
-    look: Styles
-    names: Mapping[str, str]
+    look: Styles  # by method
+    names: Mapping[str, str]  # label of a setting or an encoder → the end of its figures' names
 
     @property
     def compared(self) -> list[Setting]:
@@ -89,23 +76,12 @@ def gather(rows: list[Row], published: Published) -> Material:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number to compare methods by.
-
-    Parameters
-    ----------
-    name : str
-    value : callable
-        Gives it for a run, as a share; None where there is none.
-    published : callable
-        Picks it from what is published, in percent.
-    lowest : bool
-        Whether less is better.
-    """
+    """A number to compare methods by."""
 
     name: str
-    value: Callable[[FinishedRun], float | None]
-    published: Callable[[Numbers], float | None] = field(default=lambda _: None)
-    lowest: bool = False
+    value: Callable[[FinishedRun], float | None]  # as a share; None where there is none
+    published: Callable[[Numbers], float | None] = lambda _: None  # in percent
+    lowest: bool = False  # whether less is better
 
 
 AVERAGE = Measure("Ā", lambda each: each.average, lambda numbers: numbers.average)
@@ -122,17 +98,8 @@ def compare(
 ) -> Table:
     """Make a table with a row for each method, and for each setting a column for each measure.
 
-    Parameters
-    ----------
-    material : Material
-    caption : str
-    compared : sequence of Setting
-        Published numbers stand beside ours where there are some.
-    measures : sequence of Measure
-    group : callable
-        Gives what stands above the columns of a setting.
-    only_ran : bool
-        Leave out methods of which there is nothing but published numbers.
+    Published numbers stand beside ours. `group` gives what stands above the columns of a setting;
+    `only_ran` leaves out methods of which there is nothing but published numbers.
     """
     runs = in_order(run for setting in compared for run in setting.standard.values())
     lines = {each.label: each.run.method for each in runs}
@@ -169,17 +136,9 @@ def ranked(
     write: Callable[[float], str] = in_percent,
     lowest: bool = False,
 ) -> list[Cell]:
-    """Make the cells of a column with the best and the second marked; the oracle takes no part.
+    """Make the cells of a column, a method each, with the best and the second marked.
 
-    Parameters
-    ----------
-    methods : sequence of str
-        Of each row.
-    values : sequence of float or None
-    write : callable
-        Gives the text of a value.
-    lowest : bool
-        Whether less is better.
+    The oracle takes no part; `lowest` means that less is better.
     """
     texts = ["–" if value is None else write(value) for value in values]
     pairs = zip(methods, values, strict=True)

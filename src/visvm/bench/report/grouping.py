@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 from visvm.bench.report.summary import (
@@ -28,20 +29,11 @@ Seeds = Literal["class_order_seed", "seed"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What runs must share to be compared: images, encoder, transform and protocol.
+    """What runs must share to be compared: images, encoder, transform and protocol."""
 
-    Parameters
-    ----------
-    data, encoder : str
-        Names to show, different wherever the images, or the weights and the transform, are.
-    first : Run
-        One of the runs, for all that they share.
-    runs : tuple of FinishedRun
-    """
-
-    data: str
-    encoder: str
-    first: Run
+    data: str  # a name to show, different wherever the images are
+    encoder: str  # likewise, different wherever the weights or the transform are
+    first: Run  # one of the runs, for all that they share
     runs: tuple[FinishedRun, ...]
 
     @property
@@ -73,10 +65,9 @@ class Setting:
 
         tested = [each for each in self.runs if each.run.split == "test"]
         least = min((seeds(each.run) for each in tested), default=None)
+        first = [each for each in tested if seeds(each.run) == least]
         chosen = []
-        for runs in grouped(
-            [each for each in tested if seeds(each.run) == least], lambda each: each.run.method
-        ).values():
+        for runs in grouped(first, attrgetter("run.method")).values():
             chosen += [each for each in runs if not each.run.options] or runs
         return {each.label: each for each in in_order(chosen)}
 
@@ -89,14 +80,7 @@ class Setting:
 
 
 def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[Setting]:
-    """Group runs by what they must share to be compared.
-
-    Parameters
-    ----------
-    runs : sequence of FinishedRun
-    datasets : sequence of str
-        Names that come first, in this order.
-    """
+    """Group runs by what they must share to be compared; these data sets come first."""
     images: dict[str, int] = {}
     for each in runs:
         images[each.run.data_digest] = max(images.get(each.run.data_digest, 0), each.n_images)
@@ -111,43 +95,29 @@ def settings(runs: Sequence[FinishedRun], datasets: Sequence[str] = ()) -> list[
 
     def one(group: list[FinishedRun]) -> Setting:
         run = group[0].run
-        return Setting(
-            data[run.data_digest,],
-            encoders[run.weights_digest, run.transform_key],
-            run,
-            tuple(group),
-        )
+        encoder = encoders[run.weights_digest, run.transform_key]
+        return Setting(data[run.data_digest,], encoder, run, tuple(group))
 
     def place(setting: Setting) -> tuple[Any, ...]:
         name = setting.first.dataset
         known = datasets.index(name) if name in datasets else len(datasets)
         return setting.encoder, known, setting.data, by_number(setting.first.protocol)
 
-    key = ("data_digest", "weights_digest", "transform_key", "protocol")
-    found = [
-        one(group)
-        for group in grouped(
-            runs, lambda each: tuple(getattr(each.run, name) for name in key)
-        ).values()
-    ]
-    return sorted(found, key=place)
+    key = attrgetter("run.data_digest", "run.weights_digest", "run.transform_key", "run.protocol")
+    return sorted(map(one, grouped(runs, key).values()), key=place)
 
 
 def repeated(setting: Setting, over: Seeds) -> dict[str, list[FinishedRun]]:
     """Find runs on test images that differ in a seed alone, two or more of each label."""
-    fixed = {"class_order_seed": CLASS_ORDER_SEED, "seed": 0}
-    del fixed[over]
+    fixed: dict[Seeds, int] = {"class_order_seed": CLASS_ORDER_SEED, "seed": 0}
+    (other,) = fixed.keys() - {over}
     runs = [
         each
         for each in in_order(setting.runs)
-        if each.run.split == "test"
-        and all(getattr(each.run, name) == value for name, value in fixed.items())
+        if each.run.split == "test" and getattr(each.run, other) == fixed[other]
     ]
-    return {
-        label: group
-        for label, group in grouped(runs, lambda each: each.label).items()
-        if len(group) > 1
-    }
+    by_label = grouped(runs, attrgetter("label"))
+    return {label: group for label, group in by_label.items() if len(group) > 1}
 
 
 def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
@@ -157,10 +127,8 @@ def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
     """
 
     def rest(each: FinishedRun) -> str:
-        return with_options(
-            each.run.method,
-            {name: value for name, value in each.run.options.items() if name not in SENSITIVE},
-        )
+        others = {name: value for name, value in each.run.options.items() if name not in SENSITIVE}
+        return with_options(each.run.method, others)
 
     runs = [
         each
@@ -171,12 +139,8 @@ def sensitivity(setting: Setting) -> dict[str, list[FinishedRun]]:
     ]
     found = {}
     for label, group in grouped(runs, rest).items():
-        shown = {
-            each.run.key
-            for name in SENSITIVE
-            for line in lines(group, name).values()
-            for each in line
-        }
+        drawn = [line for name in SENSITIVE for line in lines(group, name).values()]
+        shown = {each.run.key for line in drawn for each in line}
         found[label] = [each for each in group if each.run.key in shown]
     return {label: group for label, group in found.items() if group}
 
@@ -200,32 +164,22 @@ def option(each: FinishedRun, name: str) -> Any:
 
 def elsewhere(setting: Setting) -> list[FinishedRun]:
     """Find runs that none of the comparisons takes in."""
-    shown = [*setting.standard.values()]
-    for groups in (
-        repeated(setting, "class_order_seed"),
-        repeated(setting, "seed"),
-        sensitivity(setting),
-    ):
-        shown += [each for group in groups.values() for each in group]
-    keys = {each.run.key for each in shown}
-    return [each for each in setting.runs if each.run.key not in keys]
+    seeds = repeated(setting, "class_order_seed"), repeated(setting, "seed")
+    groups = [group for found in (*seeds, sensitivity(setting)) for group in found.values()]
+    shown = {each.run.key for group in (setting.standard.values(), *groups) for each in group}
+    return [each for each in setting.runs if each.run.key not in shown]
 
 
 def _labels(named: Iterable[tuple[tuple[str, ...], str, str]]) -> dict[tuple[str, ...], str]:
     """Name digests by the last part of a path, and where several share it by what differs."""
-    chosen: dict[tuple[str, ...], tuple[str, str]] = {}
+    labels: dict[tuple[str, ...], str] = {}
+    details: dict[tuple[str, ...], tuple[str, ...]] = {}
     for digests, name, detail in named:
-        chosen.setdefault(digests, (re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name, detail))
-    labels = {digests: name for digests, (name, _) in chosen.items()}
-    details = {digests: detail for digests, (_, detail) in chosen.items()}
-    for more in (
-        details,
-        {digests: digests[0][:8] for digests in chosen},
-        {digests: digests[-1] for digests in chosen},
-    ):
+        labels.setdefault(digests, re.split(r"[/\\]", name.rstrip("/\\"))[-1] or name)
+        details.setdefault(digests, (detail, digests[0][:8], digests[-1]))
+    for place in range(3):
         counts = Counter(labels.values())
-        labels = {
-            each: f"{label}, {more[each]}" if counts[label] > 1 else label
-            for each, label in labels.items()
-        }
+        for each, label in labels.items():
+            if counts[label] > 1:
+                labels[each] = f"{label}, {details[each][place]}"
     return labels

@@ -99,26 +99,15 @@ def label_ends(
 ) -> None:
     """Name lines beyond their right ends: each name with its marker, tied to its line.
 
-    Parameters
-    ----------
-    axes : Axes
-    height : float
-        Of the axes, in inches. Names are moved apart as little as it allows.
-    lines : sequence of Line
-    look : Styles
-    after_ours : str
-        What to write behind our name and number.
+    Names are moved apart as little as the height of the axes, in inches, allows.
     """
     low, high = axes.get_ylim()
     ends = [line.y[-1] for line in lines]
     places = apart(ends, 0.14 * (high - low) / height, low, high)
     column = axes.transAxes + ScaledTranslation(12 / 72, 0, axes.figure.dpi_scale_trans)
     for line, end, place in zip(lines, ends, places, strict=True):
-        ours, colour, marker = (
-            line.method == OURS,
-            look[line.method].colour,
-            look[line.method].marker,
-        )
+        ours, style = line.method == OURS, look[line.method]
+        colour, marker = style.colour, style.marker
         y = (place - low) / (high - low)
         tie = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
         outside: dict[str, Any] = {"arrowprops": tie, "annotation_clip": False}
@@ -201,19 +190,11 @@ def _draw_groups(
 
 @dataclass(frozen=True)
 class Sweep:
-    """Accuracy over the values of an option: a line for each value that the other option had.
-
-    Parameters
-    ----------
-    option : str
-    values : sequence of float
-        On the x axis, at even distances.
-    lines : dict of list of (mean, std) or None
-        Name of the line → percent at each value, None where it was not run.
-    """
+    """Accuracy over the values of an option: a line for each value that the other option had."""
 
     option: str
-    values: Sequence[float]
+    values: Sequence[float]  # on the x axis, at even distances
+    # mean and deviation in percent at each value, by the line's name; None where it was not run
     lines: Mapping[str, Sequence[tuple[float, float] | None]]
 
 

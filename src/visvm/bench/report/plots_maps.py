@@ -24,12 +24,8 @@ _MAP = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.1, 1.0, 25)))
 def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> Figure:
     """Draw accuracy on each session's classes after it and all later ones: a triangle a panel.
 
-    Parameters
-    ----------
-    title : str
-    panels : sequence of (str, list of lists of float)
-        Title, of one line or two, and after each session the accuracy on the classes of each
-        session so far, in percent.
+    A panel is its title, of one line or two, and after each session the accuracy on the classes of
+    each session so far, in percent.
     """
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
@@ -58,15 +54,7 @@ def session_maps(title: str, panels: Sequence[tuple[str, Sequence[Sequence[float
 
 @drawn
 def confusion_map(title: str, names: Sequence[str], shares: Array) -> Figure:
-    """Draw what the images of some classes were taken for.
-
-    Parameters
-    ----------
-    title : str
-    names : sequence of str
-    shares : array of shape (n, n)
-        Percent of a class's images, by row, that were taken for each class, by column.
-    """
+    """Draw percent of a class's images, by row, that were taken for each class, by column."""
     side = 1.9 + 0.235 * len(names)
     figure = Figure(figsize=(side + 0.5, side))
     axes = figure.add_subplot()

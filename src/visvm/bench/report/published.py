@@ -16,22 +16,12 @@ _MAIN_ENCODER = "clip-b16-laion400m"
 
 @dataclass(frozen=True)
 class Numbers:
-    """What is printed of one method in one setting; None where nothing is.
+    """What is printed of one method in one setting; None where nothing is."""
 
-    Parameters
-    ----------
-    average, final : float or None
-        Ā and A_B.
-    forgetting : float or None
-        F_B.
-    average_seeds, final_seeds : tuple of two floats, or None
-        Mean and standard deviation over random-feature seeds.
-    """
-
-    average: float | None = None
-    final: float | None = None
-    forgetting: float | None = None
-    average_seeds: tuple[float, float] | None = None
+    average: float | None = None  # Ā
+    final: float | None = None  # A_B
+    forgetting: float | None = None  # F_B
+    average_seeds: tuple[float, float] | None = None  # mean and deviation over feature seeds
     final_seeds: tuple[float, float] | None = None
 
 
@@ -77,11 +67,7 @@ class Published:
     def numbers(self, encoder: str | None, dataset: str, protocol: str) -> dict[str, Numbers]:
         """Return all that is printed of a setting, by the paper's methods.
 
-        Parameters
-        ----------
-        encoder : str or None
-            One of the paper's, as ``encoder`` gives it; None gives nothing.
-        dataset, protocol : str
+        The encoder is one of the paper's, as ``encoder`` gives it; None gives nothing.
 
         Examples
         --------
@@ -144,11 +130,7 @@ def read_published() -> Published:
 
 
 def _numbers(accuracies: Any, forgetting: float | None, seeds: Any) -> Numbers:
-    average, final = (
-        accuracies or (seeds and (seeds["average"][0], seeds["final"][0])) or (None, None)
-    )
-    with_std = seeds is not None and len(seeds["average"]) == 2
-    average_seeds, final_seeds = (
-        (tuple(seeds["average"]), tuple(seeds["final"])) if with_std else (None, None)
-    )
-    return Numbers(average, final, forgetting, average_seeds, final_seeds)
+    averages, finals = (seeds["average"], seeds["final"]) if seeds else ([None], [None])
+    average, final = accuracies or (averages[0], finals[0])
+    pairs = [tuple(each) if len(averages) == 2 else None for each in (averages, finals)]
+    return Numbers(average, final, forgetting, *pairs)

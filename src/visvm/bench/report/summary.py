@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -20,6 +21,11 @@ OURS, ORACLE = _of_kind("ours", "oracle")
 RELATIVES = _of_kind("relative")
 BASELINES = _of_kind("baseline", "relative")
 """As tables show them; methods of one's own stand between these and ours."""
+
+_method_in_setting = attrgetter(
+    *("run.method", "run.data_digest", "run.weights_digest", "run.transform_key"),
+    *("run.protocol", "run.split"),
+)
 
 Mark = Literal["best", "second", ""]
 T = TypeVar("T")
@@ -92,9 +98,8 @@ class FinishedRun:
     @property
     def peak_memory(self) -> int | None:
         """The most of any session, in bytes; None where no row says it."""
-        return max(
-            (row.peak_memory for row in self.rows if row.peak_memory is not None), default=None
-        )
+        told = [row.peak_memory for row in self.rows if row.peak_memory is not None]
+        return max(told, default=None)
 
     @property
     def n_images(self) -> int:
@@ -122,11 +127,8 @@ class Spread:
 def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]]:
     """Put rows together to runs; of two rows of one session the later counts.
 
-    Parameters
-    ----------
-    rows : sequence of Row
-        Of a method in a setting only the newest revision counts, even for seeds and options that
-        were not measured again: means must not mix two programs.
+    Of a method in a setting only the newest revision counts, even for seeds and options that were
+    not measured again: means must not mix two programs.
     """
     finished, unfinished = [], []
     newest = {
@@ -138,24 +140,11 @@ def collect(rows: Sequence[Row]) -> tuple[list[FinishedRun], list[UnfinishedRun]
         by_session = {row.session: row for row in group}
         run, n_sessions = group[0].run, group[-1].n_sessions
         if sorted(by_session) == list(range(1, n_sessions + 1)):
-            finished.append(
-                FinishedRun(run, tuple(by_session[session] for session in sorted(by_session)))
-            )
+            ordered = tuple(by_session[session] for session in sorted(by_session))
+            finished.append(FinishedRun(run, ordered))
         else:
             unfinished.append(UnfinishedRun(run, tuple(sorted(by_session)), n_sessions))
     return finished, unfinished
-
-
-def _method_in_setting(row: Row) -> tuple[str, ...]:
-    run = row.run
-    return (
-        run.method,
-        run.data_digest,
-        run.weights_digest,
-        run.transform_key,
-        run.protocol,
-        run.split,
-    )
 
 
 def competes(method: str) -> bool:
@@ -221,12 +210,8 @@ def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
     order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
 
     def place(each: FinishedRun) -> tuple[Any, ...]:
-        return (
-            order.get(each.run.method, order[None]),
-            by_number(each.label),
-            each.run.class_order_seed,
-            each.run.seed,
-        )
+        method = order.get(each.run.method, order[None])
+        return method, by_number(each.label), each.run.class_order_seed, each.run.seed
 
     return sorted(runs, key=place)
 

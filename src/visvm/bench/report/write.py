@@ -17,17 +17,10 @@ TITLE = "Benchmark report"
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write ``report.html``, ``report.md`` and ``figures/``; the same rows give the same bytes.
+    """Write ``report.html``, ``report.md`` and ``figures/`` beside ``results.jsonl``.
 
-    Parameters
-    ----------
-    folder : Path
-        Holds ``results.jsonl``, and gets the report.
-
-    Returns
-    -------
-    list of Path
-        What was written, the pages first. If anything fails, the old report stays.
+    The same rows give the same bytes. Return what was written, the pages first. If anything fails,
+    the old report stays.
     """
     rows = read_rows(folder)
     if not rows:

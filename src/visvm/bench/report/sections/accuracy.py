@@ -48,15 +48,11 @@ def main_table(material: Material) -> Section | None:
 
 def _widths(shown: set[str]) -> str:
     """Say which D the methods have that were run with their defaults: it differs."""
-    widths = {
-        method: METHODS[method].options.get("n_components", 0)
-        for method in METHODS
-        if method in shown
-    }
-    by_width = grouped((method for method in widths if widths[method]), widths.__getitem__)
+    entries = [entry for entry in METHODS.values() if entry.name in shown]
+    by_width = grouped(entries, lambda entry: entry.options.get("n_components"))
     said = "; ".join(
-        f"{count(width)} of {', '.join(methods)}"
-        for width, methods in sorted(by_width.items(), reverse=True)
+        f"{count(width)} of {', '.join(entry.name for entry in by_width[width])}"
+        for width in sorted(filter(None, by_width), reverse=True)
     )
     return f" D is each method's own: {said}." if said else ""
 

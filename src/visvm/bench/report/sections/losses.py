@@ -106,15 +106,7 @@ def _pairs_table(caption: str, run: FinishedRun) -> Table:
 
 
 def _confused(run: FinishedRun) -> tuple[list[str], Array]:
-    """Return the classes of the most frequent confusions, and what they were taken for.
-
-    Returns
-    -------
-    names : list of str
-        Pairs side by side.
-    shares : array of shape (n, n)
-        Percent of a class's images, by row, that were taken for each class, by column.
-    """
+    """Name the classes of the most frequent confusions, and give a table of their shares."""
     last = run.rows[-1]
     involved = list(dict.fromkeys(label for pair in last.confusions for label in pair[:2]))
     place = {label: number for number, label in enumerate(involved[:_MOST_CLASSES])}

@@ -62,8 +62,7 @@ def _machines(material: Material) -> list[Block]:
             f"values of {', '.join(several)}. Do not compare times and memory across them."
         )
     lines = [(name, "; ".join(values)) for name, values in machine.items()]
-    blocks: list[Block] = [said, text_table("Where it was measured", ("what", "value"), lines)]
-    return blocks
+    return [said, text_table("Where it was measured", ("what", "value"), lines)]
 
 
 def _data_table(material: Material) -> Table:
@@ -76,11 +75,8 @@ def _data_table(material: Material) -> Table:
 def _data_line(settings: list[Setting]) -> tuple[str, ...]:
     runs = [each for setting in settings for each in setting.runs]
     largest = max(runs, key=lambda each: each.n_images)
-    sizes = (
-        len(largest.class_names),
-        sum(row.n_train for row in largest.rows),
-        largest.rows[-1].n_test,
-    )
+    learned, tested = sum(row.n_train for row in largest.rows), largest.rows[-1].n_test
+    sizes = len(largest.class_names), learned, tested
     protocols = ", ".join(dict.fromkeys(setting.first.protocol for setting in settings))
     shared = [row.n_shared for each in runs for row in each.rows if row.n_shared is not None]
     known = count(shared[0]) if shared else "unknown"
@@ -134,8 +130,8 @@ def other_runs(material: Material) -> Section | None:
         (*_identity(each.run), in_percent(each.average), in_percent(each.final)) for each in runs
     ]
     table = text_table("Other runs", (*_IDENTITY, "Ā", "A_B"), lines)
-    return section(
-        "Other runs", "Finished runs that are in none of the comparisons above.", [table]
+    return Section(
+        "Other runs", ["Finished runs that are in none of the comparisons above.", table]
     )
 
 

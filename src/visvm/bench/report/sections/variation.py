@@ -5,14 +5,7 @@ from collections.abc import Sequence
 from visvm.bench.report import plots
 from visvm.bench.report.comparison import AVERAGE, FINAL, Material, method_table, ranked
 from visvm.bench.report.formats import plain
-from visvm.bench.report.grouping import (
-    SENSITIVE,
-    Seeds,
-    lines,
-    option,
-    repeated,
-    sensitivity,
-)
+from visvm.bench.report.grouping import SENSITIVE, Seeds, lines, option, repeated, sensitivity
 from visvm.bench.report.pages import Block, Cell, Column, Picture, Section, Table, TableRow, section
 from visvm.bench.report.summary import OURS, FinishedRun, spread
 
@@ -73,38 +66,31 @@ def _spread_table(
     published: tuple[_Pair | None, _Pair | None] = (None, None),
 ) -> Table:
     which, one_by_one, decimals = _SEEDS[seeds]
-
-    def write(mean: float, std: float) -> str:
-        return f"{mean:.{decimals}f} ± {std:.{decimals}f}"
-
-    methods = [group[0].run.method for group in groups.values()]
-    given = [
-        ", ".join(str(getattr(each.run, seeds)) for each in group) for group in groups.values()
-    ]
+    runs = list(groups.values())
+    methods = [group[0].run.method for group in runs]
+    given = [", ".join(str(getattr(each.run, seeds)) for each in group) for group in runs]
     columns = [
         (Column("method", words=True), list(map(Cell, groups))),
         (Column(which, words=True), list(map(Cell, given))),
     ]
     for measure, known in zip((AVERAGE, FINAL), published, strict=True):
-        spreads = [spread([measure.value(each) for each in group]) for group in groups.values()]
+        spreads = [spread([measure.value(each) for each in group]) for group in runs]
         means = [100 * each.mean for each in spreads]
         order = ranked(methods, means, lambda mean: f"{mean:.{decimals}f}")
+        aside = _mean_std(*known, decimals) if known else ""
         cells = [
-            Cell(
-                write(mean, 100 * each.std),
-                cell.mark,
-                write(*known) if known and label == OURS else "",
-            )
+            Cell(_mean_std(mean, 100 * each.std, decimals), cell.mark, aside * (label == OURS))
             for label, mean, each, cell in zip(groups, means, spreads, order, strict=True)
         ]
         columns.append((Column(measure.name), cells))
-    ours = next((group for group in groups.values() if group[0].run.method == OURS), [])
-    leads = [
-        Cell("" if group is ours else _lead(ours, group, seeds, decimals))
-        for group in groups.values()
-    ]
+    ours = next((group for group in runs if group[0].run.method == OURS), [])
+    leads = [Cell("" if group is ours else _lead(ours, group, seeds, decimals)) for group in runs]
     columns.append((Column(f"A_B of {OURS} less this, {one_by_one}"), leads))
     return method_table(caption, methods, columns)
+
+
+def _mean_std(mean: float, std: float, decimals: int, sign: str = "") -> str:
+    return f"{mean:{sign}.{decimals}f} ± {std:.{decimals}f}"
 
 
 def _lead(
@@ -120,8 +106,7 @@ def _lead(
     if len(leads) < 2:
         return "–"
     over, ahead = spread(leads), sum(lead > 0 for lead in leads)
-    mean = f"{over.mean:+.{decimals}f} ± {over.std:.{decimals}f}"
-    return f"{mean}, ahead in {ahead} of {len(leads)}"
+    return f"{_mean_std(over.mean, over.std, decimals, '+')}, ahead in {ahead} of {len(leads)}"
 
 
 def sensitivities(material: Material) -> Section | None:
@@ -174,7 +159,7 @@ def _sweep_table(caption: str, panel: plots.Sweep) -> Table:
         if point is None:
             return "–"
         mean, std = point
-        return f"{mean:.2f} ± {std:.2f}" if std else f"{mean:.2f}"
+        return _mean_std(mean, std, 2) if std else f"{mean:.2f}"
 
     rows = tuple(
         TableRow((Cell(name), *(Cell(write(point)) for point in points)))

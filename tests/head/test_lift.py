@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from visvm.head.kernel_map import KernelMap, frozen_normal
+from visvm.head.lift import KernelMap, frozen_normal
 
 
 def test_the_stream_is_frozen():

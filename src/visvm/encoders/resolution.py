@@ -1,0 +1,154 @@
+"""Let an encoder take pictures of another size: position embeddings for another grid of patches.
+
+The embeddings are interpolated as transformers does it: bicubic, cells aligned by their edges, from
+the grid in which they were trained, and without a filter where the new grid is the coarser one.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visvm.errors import EncoderError
+
+if TYPE_CHECKING:
+    import onnx
+
+_NAMED = re.compile(r"(.+)@(\d+)")
+_CUBIC = -0.75  # torch's and ONNX's coefficient
+
+
+def split_size(name: str) -> tuple[str, int | None]:
+    """Return an encoder's name without the size behind it, and the size, if there is one.
+
+    A file or folder that has such a name itself is meant as it is.
+
+    Examples
+    --------
+    >>> split_size("dinov2-s14@336"), split_size("dinov2-s14")
+    (('dinov2-s14', 336), ('dinov2-s14', None))
+    """
+    match = _NAMED.fullmatch(name)
+    if match is None or Path(name).expanduser().exists():
+        return name, None
+    return match[1], int(match[2])
+
+
+def sized_digest(digest: str, size: int | None) -> str:
+    """Return the digest of an encoder at another size than its own: its features are others."""
+    return digest if size is None else hashlib.sha256(f"{digest}@{size}".encode()).hexdigest()
+
+
+def check_size(name: str, size: int, patch: int, grid: int) -> None:
+    """Refuse a size that is no multiple of the patch, or that the position embeddings do not bear.
+
+    Parameters
+    ----------
+    name : str
+        The encoder's, without a size.
+    size, patch : int
+        Side of the picture and of a patch, in pixels.
+    grid : int
+        Patches along a side for which there are embeddings; a quarter to twice as many will do.
+    """
+    least, most = patch * max(2, math.ceil(grid / 4)), patch * 2 * grid
+    if size % patch or not least <= size <= most:
+        near = min(max(round(size / patch) * patch, least), most)
+        raise EncoderError(
+            f"{name} takes sizes from {least} to {most} in steps of {patch}. "
+            f"Got {size}; the nearest is {name}@{near}.",
+            code="size-unsupported",
+        )
+
+
+def interpolated(table: NDArray[Any], side: int) -> NDArray[np.float32]:
+    """Return position embeddings for another grid.
+
+    Parameters
+    ----------
+    table : array of shape (prefix + grid², width)
+        At most a few rows, such as that of the CLS token, before those of the square grid.
+    side : int
+        Patches along a side of the new grid.
+
+    Returns
+    -------
+    array of shape (prefix + side², width)
+
+    Examples
+    --------
+    >>> interpolated(np.array([[9.0], [0.0], [0.0], [2.0], [2.0]]), 1).ravel().tolist()
+    [9.0, 1.0]
+    """
+    grid = math.isqrt(len(table))
+    prefix, cells = np.split(table.astype(np.float64), [len(table) - grid * grid])
+    weights = _cubic_weights(grid, side)
+    square = cells.reshape(grid, grid, -1)
+    resized = np.einsum("ij,jkw,lk->ilw", weights, square, weights, optimize=True)
+    return np.concatenate([prefix, resized.reshape(side * side, -1)]).astype(np.float32)
+
+
+def _cubic_weights(old: int, new: int) -> NDArray[np.float64]:
+    """Return what every old cell along a side adds to every new one, (new, old)."""
+    places = (np.arange(new) + 0.5) * old / new - 0.5
+    first = np.floor(places).astype(np.int64)
+    weights = np.zeros((new, old))
+    for step in range(-1, 3):
+        distance = np.abs(places - (first + step))
+        near = ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance**2 + 1
+        far = _CUBIC * (((distance - 5) * distance + 8) * distance - 4)
+        share = np.where(distance <= 1, near, far)
+        np.add.at(weights, (np.arange(new), np.clip(first + step, 0, old - 1)), share)
+    return weights
+
+
+def resize_graph(name: str, model: "onnx.ModelProto", positions: Sequence[str], size: int) -> None:
+    """Make a vision transformer's graph take pictures of another size, in place.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    model : onnx.ModelProto
+        With one input, (n, 3, old size, old size), and a convolution that cuts it into patches.
+    positions : sequence of str
+        The tensor that is added to the tokens, and the constants that it is made of, one below the
+        other; the tensor alone where it is a constant itself.
+    size : int
+    """
+    from onnx import numpy_helper
+
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    sources = positions[1:] or positions
+    missing = [source for source in sources if source not in constants]
+    patches = [
+        constants[node.input[1]].dims[-1]
+        for node in graph.node
+        if node.op_type == "Conv" and node.input[1] in constants
+    ]
+    if not sources or missing or not patches:
+        what = f"constant {missing[0]!r}" if missing else "convolution that cuts patches"
+        raise EncoderError(
+            f"{name} takes one size only: its graph has no "
+            f"{what if sources else 'position embeddings that are known'}. Leave the size out, or "
+            "name its 'positions' in the description.",
+            code="size-unsupported",
+        )
+    parts = [numpy_helper.to_array(constants[source]) for source in sources]
+    table = np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
+    check_size(name, size, patches[0], math.isqrt(len(table)))
+    added = interpolated(table, size // patches[0])[None]
+    target = positions[0]
+    kept = [tensor for tensor in graph.initializer if tensor.name != target]
+    nodes = [node for node in graph.node if target not in node.output]
+    del graph.initializer[:], graph.node[:], graph.value_info[:]
+    graph.initializer.extend([*kept, numpy_helper.from_array(added, target)])
+    graph.node.extend(nodes)
+    for side in graph.input[0].type.tensor_type.shape.dim[2:]:
+        side.dim_value = size
