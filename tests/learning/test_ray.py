@@ -107,17 +107,28 @@ def test_the_model_is_that_of_one_process(
 
 
 def processes(name):
-    """Ids of Ray's processes that are called so."""
-    found = []
+    """Ids of the processes of this test's Ray that are called so; another may run beside it."""
+    titles, parents = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 title = (folder / "cmdline").read_bytes().decode(errors="replace")
+                status = (folder / "stat").read_text(errors="replace")
             except OSError:
                 continue
-            if title.startswith("ray::") and name in title:
-                found.append(int(folder.name))
-    return found
+            titles[int(folder.name)] = title
+            parents[int(folder.name)] = int(status.rpartition(")")[2].split()[1])
+
+    def is_ours(process):
+        while process in parents and process != os.getpid():
+            process = parents[process]
+        return process == os.getpid()
+
+    return [
+        process
+        for process, title in titles.items()
+        if title.startswith("ray::") and name in title and is_ours(process)
+    ]
 
 
 @pytest.mark.kill
