@@ -210,6 +210,12 @@ def test_sizes_that_cannot_be_are_refused(exported):
                 load_encoder(f"{path}@{size}")
 
 
+@pytest.mark.parametrize("size", ["", "abc", "-14", "336@336"])
+def test_what_is_no_size_is_refused(size):
+    with refused("size-unsupported", EncoderError):
+        load_encoder(f"dinov2-s14@{size}")
+
+
 def test_a_file_whose_positions_are_not_known_is_refused(tmp_path):
     path = tiny_onnx.write_encoder(tmp_path)
     with refused("size-unsupported", EncoderError):

@@ -51,7 +51,8 @@ NewEncoder = Annotated[
     str | None,
     typer.Option(
         help="Encoder for a new model: a name of 'visvm weights list', an .onnx file or a "
-        "transformers folder. For an existing one: path of its encoder on this machine.",
+        "transformers folder; NAME@336 shows it larger pictures. For an existing one: path of its "
+        "encoder on this machine.",
         show_default="dinov2-s14",
     ),
 ]
@@ -148,7 +149,7 @@ def open_for_learning(
         ("--ridge", ridge, settled.ridge),
         ("--seed", seed, settled.seed),
     ):
-        if value not in (None, "auto", own):
+        if value not in (None, own):
             raise InputError(
                 f"{option} {value} was given, but {model} already has {own}. Leave the option out.",
                 code="option-of-new-model",

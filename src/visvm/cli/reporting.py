@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from visvm.cli.terminal import answer, note, out, table
-from visvm.encoders.images import DEFAULT_TRANSFORM
 from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
@@ -79,10 +78,10 @@ def show_report(model: Path, report: SessionReport) -> None:
 def _chosen(choice: TransformChoice) -> str:
     """Say which transform was chosen, and by how much."""
     if not choice.n:
-        return f"transform {choice.transform}, the default: too few photos to try others"
+        return f"transform {choice.transform}, the default: too few photos or classes to try others"
     kinds = sorted(choice.accuracies, key=lambda kind: -choice.accuracies[kind])
     shares = ", ".join(f"{kind} {percent(choice.accuracies[kind])}" for kind in kinds)
-    why = "as no other is clearly ahead" if choice.transform == DEFAULT_TRANSFORM else "the best"
+    why = "the best" if choice.transform == kinds[0] else "as no other is clearly ahead"
     tried = f"of {choice.n} photos left out in turn, {shares} right"
     return f"transform {choice.transform}, {why}: {tried}"
 

@@ -46,6 +46,11 @@ def load_encoder(name: str, progress: Progress = silent) -> Encoder:
         from visvm.encoders.huggingface import TransformersEncoder
 
         return TransformersEncoder(expanded, size=size)
+    if bare.partition("@")[0] in CATALOG:
+        raise EncoderError(
+            f"{name!r} has no size behind its @. Give one such as {bare.partition('@')[0]}@336.",
+            code="size-unsupported",
+        )
     raise EncoderError(
         f"There is no encoder {name!r}. Give one of {', '.join(CATALOG)}, an .onnx file, an "
         "open_clip checkpoint, or the folder or hub name (owner/model) of a transformers model.",

@@ -168,7 +168,8 @@ class Head:
             )
         if new in names and not merge:
             raise InputError(
-                f"There is a class {new!r} already. Choose another name, or merge both.",
+                f"There is a class {new!r} already. Choose another name, or make both one "
+                "with --merge (merge=True).",
                 code="class-exists",
             )
         check_one_kind(self.classes, np.array([new]))

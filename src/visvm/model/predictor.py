@@ -240,11 +240,12 @@ class ImagePredictor:
         return twin
 
     def _check_digest(self, digest: str) -> None:
-        wanted = None if self.model_ is None else self.model_.encoder.digest
-        if wanted not in (None, digest):
+        own = None if self.model_ is None else self.model_.encoder
+        if own is not None and own.digest != digest:
             raise IncompatibleModelError(
-                f"The model was learned through an encoder of weights {str(wanted)[:12]}, and "
-                f"{self.encoder_name} has {digest[:12]}. Give that encoder, or begin a new model.",
+                f"The model was learned through {own.name} ({own.digest[:12]}), and "
+                f"{self.encoder_name} is another encoder ({digest[:12]}). Leave --encoder out, "
+                "give the model's own, or begin a new model.",
                 code="encoder-mismatch",
             )
 
