@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots clean
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -47,6 +47,11 @@ browser:
 	@for name in chromium chromium-browser google-chrome; do command -v $$name > /dev/null && exit 0; done; \
 	  { test "$$(id -u)" = 0 && echo "installing chromium" && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium > /dev/null; } || \
 	  echo "no chromium here: the tests of the page are skipped"
+
+# Commands on files that were changed at random, under a limit of memory and of time (tests/fuzz).
+MINUTES ?= 10
+fuzz: .venv/dev
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 screenshots: .venv/dev browser
 	$(BIN)/python -m tests.end_to_end.screenshots docs/screenshots

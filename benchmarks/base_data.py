@@ -7,8 +7,8 @@ import numpy as np
 from visvm.bench.loading import LabelledImages
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import encode_files
+from visvm.encoders.transform import Transform
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ def base_session(train: LabelledImages, classes: np.ndarray, encoder: Encoder) -
     images = [train.images[row] for row in rows]
     transform = Transform("squash", encoder.preprocessing)
     with FeatureCache() as cache:
-        encoded = encode_files(images, encoder, transform, cache, lambda *_: None)
+        encoded = encode_files(images, encoder, [transform], cache, lambda *_: None)
     if encoded.unreadable:
         raise SystemExit(f"{encoded.unreadable[0].path} cannot be read. Replace it.")
     labels = np.searchsorted(np.sort(classes), train.targets[rows])
-    output = encoder.project(encoded.features[:, -encoder.layer_dims[-1] :]).astype(np.float64)
-    return Base(encoded.features, labels, encoder.layer_dims, output)
+    features = encoded.features[:, 0]
+    output = encoder.project(features[:, -encoder.layer_dims[-1] :]).astype(np.float64)
+    return Base(features, labels, encoder.layer_dims, output)

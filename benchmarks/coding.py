@@ -20,7 +20,7 @@ from visvm.bench.features import encode_data
 from visvm.bench.loading import load_dataset
 from visvm.bench.streams import class_order
 from visvm.encoders.cache import FeatureCache
-from visvm.encoders.images import Transform
+from visvm.encoders.transform import Transform
 from visvm.head.selection import RIDGE_CANDIDATES, search_ridge, split_base_session
 from visvm.head.solver import solve
 from visvm.progress import silent

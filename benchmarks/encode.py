@@ -26,9 +26,10 @@ from PIL import Image
 from visvm import load_encoder
 from visvm.encoders.encoder import Encoder, Preprocessing
 from visvm.encoders.graph import prepare
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
 from visvm.encoders.onnx import OnnxEncoder
 from visvm.encoders.pipeline import BATCH_SIZE, encode_files
+from visvm.encoders.transform import Transform
 
 HERE = Path(__file__).parent
 REPEATS = 3
@@ -96,7 +97,7 @@ def folder_rows(encoder: Encoder) -> list[Row]:
                     encoder.encode(batch)
 
             def whole(files: list[Path] = paths, how: Transform = transform) -> None:
-                encode_files(files, encoder, how, None)
+                encode_files(files, encoder, [how], None)
 
             times = best_of(whole, bare)
         ratio = times[0] / times[1]

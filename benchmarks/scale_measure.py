@@ -14,7 +14,8 @@ from scale_model import Rates, dense_bytes
 from threadpoolctl import threadpool_limits
 
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
+from visvm.encoders.transform import Transform
 from visvm.head.lift import KernelMap
 from visvm.head.memory import chunk_rows
 from visvm.head.products import ShiftedCholesky, add_symmetric_product, product

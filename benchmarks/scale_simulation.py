@@ -2,8 +2,10 @@
 
 import heapq
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import repeat
 
 import numpy as np
 from scale_model import BLOCK, FUSED, REPAIR, Job, dense_bytes, thin_bytes
@@ -62,7 +64,7 @@ def simulate(
     cluster = _Cluster(job, n_nodes, spread, slow_nodes, np.random.default_rng(seed))
     cluster.run(failure, saved_every)
     parts = [
-        Part(max((end for end, _ in each), default=0.0), sum(n for _, n in each), len(each))
+        Part(each[-1][0] if each else 0.0, sum(n for _, n in each), len(each))
         for each in cluster.done
     ]
     levels = add_in_tree(job, parts)
@@ -79,8 +81,8 @@ class _Cluster:
     def __init__(
         self, job: Job, n_nodes: int, spread: float, slow_nodes: int, generator: np.random.Generator
     ) -> None:
-        self.job, self.n_nodes, self.generator = job, n_nodes, generator
-        self.spread, self.slow_nodes = spread, slow_nodes
+        self.job, self.n_nodes, self.slow_nodes = job, n_nodes, slow_nodes
+        self.paces = _paces(spread, generator) if spread else repeat(1.0)
         self.encode, self.reduce = job.encode_seconds(), job.sum_seconds(n_nodes)
         self.left, self.redone, self.idle = job.stream.n_images, 0, set[int]()
         self.summed = [0.0] * n_nodes  # when the cores of a node are free
@@ -94,14 +96,13 @@ class _Cluster:
             self.queue.append((failure, -1))
         heapq.heapify(self.queue)
         while self.queue:
+            self._learn()
             now, node = heapq.heappop(self.queue)
             if node < 0:
                 saved = now - math.fmod(now, saved_every) if saved_every < math.inf else 0.0
                 self._fail(now, saved)
-            elif not self.left:
-                self.idle.add(node)
             else:
-                self._learn(now, node)
+                self.idle.add(node)
 
     def _fail(self, now: float, saved: float) -> None:
         """Lose what the first node has summed since it saved, and wake the nodes that are idle."""
@@ -113,17 +114,29 @@ class _Cluster:
         self.queue, self.idle = [*others, (now + REPAIR, 0)], set()
         heapq.heapify(self.queue)
 
-    def _learn(self, now: float, node: int) -> None:
-        """Let a node take a block."""
-        images = min(BLOCK, self.left)
-        pace = math.exp(self.spread * self.generator.standard_normal() - self.spread**2 / 2)
-        pace *= 2 if self.n_nodes - node <= self.slow_nodes else 1
-        begin = max(now + images * self.encode * pace, self.summed[node])
-        self.left, self.summed[node] = self.left - images, begin + images * self.reduce * pace
-        self.done[node].append((self.summed[node], images))
-        # on a GPU, one block may wait for the cores
-        free = begin if self.job.node.gpu else self.summed[node]
-        heapq.heappush(self.queue, (free, node))
+    def _learn(self) -> None:
+        """Let whichever node is free first take a block, until one fails or no image is left."""
+        queue, summed, done, left = self.queue, self.summed, self.done, self.left
+        first_slow, gpu = self.n_nodes - self.slow_nodes, self.job.node.gpu
+        images, encode, reduce = BLOCK, BLOCK * self.encode, BLOCK * self.reduce
+        while left and queue[0][1] >= 0:
+            now, node = queue[0]
+            if left < BLOCK:
+                images, encode, reduce = left, left * self.encode, left * self.reduce
+            pace = next(self.paces) * (2 if node >= first_slow else 1)
+            begin = max(now + encode * pace, summed[node])
+            left, summed[node] = left - images, begin + reduce * pace
+            done[node].append((summed[node], images))
+            # on a GPU, one block may wait for the cores
+            heapq.heapreplace(queue, (begin if gpu else summed[node], node))
+        self.left = left
+
+
+def _paces(spread: float, generator: np.random.Generator) -> Iterator[float]:
+    """Draw how long blocks take, in proportion to their mean."""
+    while True:
+        for drawn in generator.standard_normal(BLOCK).tolist():
+            yield math.exp(spread * drawn - spread**2 / 2)
 
 
 def add_in_tree(job: Job, parts: list[Part]) -> list[list[Part]]:

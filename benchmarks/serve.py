@@ -27,8 +27,9 @@ import numpy as np
 from tests.tiny import pieces
 from visvm import ImageClassifier, load_encoder
 from visvm.bench.digits import digit_pictures
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
 from visvm.encoders.pipeline import BATCH_SIZE
+from visvm.encoders.transform import Transform
 
 HERE = Path(__file__).parent
 TURNS = 3

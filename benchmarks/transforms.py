@@ -17,7 +17,7 @@ from shapes import SHAPES, shaped
 
 from visvm import ImageClassifier
 from visvm.bench.streams import class_order
-from visvm.encoders.images import DEFAULT_TRANSFORM, TRANSFORMS
+from visvm.encoders.transform import DEFAULT_TRANSFORM, TRANSFORMS
 from visvm.learning.choosing import STANDARD_ERRORS, right_unlearned, winner
 
 HERE = Path(__file__).parent
@@ -87,7 +87,7 @@ def rules(
             for shape in SHAPES:
                 tried = {kind: rights(shape, kind, rows) for kind in TRANSFORMS}
                 for threshold in THRESHOLDS:
-                    chosen = accuracies[shape, winner(tried, threshold)]
+                    chosen = accuracies[shape, winner(tried, DEFAULT_TRANSFORM, threshold)]
                     means[threshold] += 100 * chosen / N_DRAWS / len(SHAPES)
         lines.append([f"{5 * n_classes}", *(f"{mean:.2f}" for mean in means.values())])
         print(" ".join(lines[-1]), flush=True)

@@ -7,7 +7,7 @@ from hypothesis import settings
 
 from visvm.cli import main as cli
 
-settings.register_profile("visvm", deadline=None, derandomize=True, max_examples=150)
+settings.register_profile("visvm", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("visvm")
 
 

@@ -3,6 +3,7 @@
 import ast
 import pickle
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ SOURCES = Path(visvm.__file__).parent
 GOLDEN = Path(__file__).parent / "data" / "error_codes.txt"
 
 
+@cache
 def sources():
     """The syntax trees of all modules, by path."""
     return {
@@ -23,11 +25,12 @@ def sources():
     }
 
 
+@cache
 def error_classes():
     """The names of all classes below src/visvm that are a VisvmError."""
     bases = {}
-    for path in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for tree in sources().values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 bases[node.name] = {getattr(base, "id", None) for base in node.bases}
     known = {"VisvmError"}

@@ -88,6 +88,17 @@ def write_photos(folder: Path, classes=tuple(COLOURS)[:3], n=6, seed=0) -> Path:
     return folder
 
 
+def write_model(folder: Path, width=20):
+    """m.visvm, which has learned the photos beside it through the encoder beside it."""
+    from visvm import ImageClassifier
+
+    given = {"n_components": width, "cache": False, "layers": (3,), "ridge": 1.0}
+    model = ImageClassifier(str(write_encoder(folder)), **given)
+    model.learn(write_photos(folder / "photos", n=2))
+    model.save(folder / "m.visvm")
+    return model
+
+
 def pieces(name: str, n: int, seed: int) -> list[bytes]:
     """Square pieces of a photograph of scikit-learn's, china.jpg or flower.jpg, as JPEG files."""
     photo, made = Image.fromarray(load_sample_image(name)), []

@@ -24,7 +24,11 @@ changed nothing. Using a model before it has learned anything raises scikit-lear
 ``IllConditionedWarning`` warns that λ was raised to what float64 can resolve.
 """
 
+import re
 from pathlib import Path
+
+# control characters, ends of lines, what turns the direction of text, halves of characters
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class VisvmError(Exception):
@@ -101,6 +105,17 @@ class ModelFileError(VisvmError):
 
 class IllConditionedWarning(UserWarning):
     """λ is smaller than rounding in float64 lets the sums resolve; a larger one was used."""
+
+
+def escaped(text: str) -> str:
+    r"""Return text that cannot steer a terminal: what could is written as Python escapes it.
+
+    Examples
+    --------
+    >>> print(escaped("red\x1b[2J"), escaped("鷺"))
+    red\x1b[2J 鷺
+    """
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def shown(path: Path | str) -> str:

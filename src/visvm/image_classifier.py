@@ -1,7 +1,6 @@
 """Images and labels in, a model out: what ``ImagePredictor`` does, and learning."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -11,11 +10,15 @@ import numpy as np
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.loading import load_encoder
+from visvm.encoders.presets import AUTO
 from visvm.encoders.sources import Source, as_source
+from visvm.encoders.transform import check_views
 from visvm.errors import IncompatibleModelError, InputError
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
-from visvm.learning.choosing import with_chosen_transform
+from visvm.learning.choosing import trial_cache
+from visvm.learning.choosing_encoder import WantedEncoder, with_choices
 from visvm.learning.labelled import (
     Images,
     Labelled,
@@ -23,7 +26,7 @@ from visvm.learning.labelled import (
     encode_labelled,
     read_labelled,
 )
-from visvm.learning.session import learn_session, learn_sums
+from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes
 from visvm.model.labels import Label, check_label, some_of
@@ -40,16 +43,25 @@ class ImageClassifier(ImagePredictor):
     ----------
     encoder : str or Encoder, default="dinov2-s14"
         A name of the catalogue, an .onnx file, an open_clip checkpoint, a transformers folder or
-        hub name; or an encoder.
+        hub name; or an encoder. "auto" lets the first session try those of the catalogue that are
+        on this machine.
     n_components : int or None, default=15000
         D, the width of the random kernel map.
     random_state : int, default=0
     transform : "auto", "crop", "squash" or "pad", default="auto"
         How images become square: by cutting out the centre, by squeezing, or with margins. By
         default the first session tries them on its own images.
+    views : "one", "mirror" or "crops", default="one"
+        What is learned of every image: the image; also mirrored; or also its four corners. All
+        views of an image together count as one, and are forgotten with it.
     cache : bool, Path or FeatureCache, default=True
         Where features are kept so that an image is encoded once: in the user's cache folder, a file
         of one's own, or nowhere.
+    quality : "fast", "standard" or "best", optional
+        Size of the picture that the encoder sees: fast takes less than half the time of standard
+        and loses fine details, best takes two to four times as long. None means standard.
+    minutes : float, optional
+        With encoder="auto": choose the size as well, so that the first session takes this time.
     layers, ridge, svm_cost, memory_limit
         As in ``VisClassifier``.
     max_base_images : int or None, default=10000
@@ -60,7 +72,7 @@ class ImageClassifier(ImagePredictor):
     ----------
     model_ : Model or None
         All that is remembered, frozen; None before the first session.
-    encoder_name, transform : str
+    encoder_name, transform, views : str
     """
 
     def __init__(
@@ -70,7 +82,10 @@ class ImageClassifier(ImagePredictor):
         random_state: int = 0,
         *,
         transform: str = "auto",
+        views: str = "one",
         cache: bool | Path | FeatureCache = True,
+        quality: str | None = None,
+        minutes: float | None = None,
         layers: Any = "auto",
         ridge: float | str = "auto",
         svm_cost: float = 10.0,
@@ -85,13 +100,25 @@ class ImageClassifier(ImagePredictor):
             random_state=random_state,
             memory_limit=memory_limit,
         )
-        super().__init__(encoder, transform=transform, cache=cache, options=options)
+        super().__init__(encoder, transform=transform, views=views, cache=cache, options=options)
         self.max_base_images = max_base_images
+        if encoder == AUTO:  # also where a folder has that name
+            self.encoder_name = AUTO
+        self._wanted = WantedEncoder(None if self._encoder else self.encoder_name, quality, minutes)
+
+    def load_encoder(self, progress: Progress = silent) -> Encoder:
+        """Return the encoder; as long as none is chosen, the default one of the candidates."""
+        if self._encoder is None and self.model_ is None:
+            name = self._wanted.candidates(progress)[0]
+            if self.encoder_name == AUTO:
+                self._encoder = load_encoder(name, progress)
+            else:
+                self.encoder_name = name
+        return super().load_encoder(progress)
 
     def check_options(self, progress: Progress = silent) -> None:
         """Refuse options that learning would refuse; the encoder is loaded for it."""
-        most = self.max_base_images
-        counted = most is None or is_count(most)
+        counted = self.max_base_images is None or is_count(self.max_base_images)
         require(counted, self, "max_base_images", "a whole number of at least 1, or None")
         dims = self.load_encoder(progress).layer_dims
         replace(self._options, layer_dims=dims).check(type(self).__name__)
@@ -110,8 +137,7 @@ class ImageClassifier(ImagePredictor):
     ) -> SessionReport:
         """Learn one session: any mix of new classes and more images of known ones.
 
-        Images are encoded and added to the sums piece by piece: memory does not grow with their
-        number.
+        They are added to the sums piece by piece: memory does not grow with their number.
 
         Parameters
         ----------
@@ -121,7 +147,7 @@ class ImageClassifier(ImagePredictor):
         labels : sequence of str or int, optional
             With image files or contents, one each.
         test : path, or pair of sequences, optional
-            Folder or CSV file of images to test with after the session, or images and their labels;
+            Images to test with after the session, as a folder, a CSV file, or with their labels;
             those of classes not yet known are left out. Their features are held in memory.
         skip_unreadable : bool, default=False
             Leave out files that are not images; otherwise they stop the session.
@@ -132,26 +158,37 @@ class ImageClassifier(ImagePredictor):
         self._require_sums("learn more")
         given, tests = read_labelled(images, labels), None
         if test is not None:
-            tests = read_labelled(*test) if isinstance(test, tuple) else read_labelled(test)
+            tests = read_labelled(*test if isinstance(test, tuple) else (test,))
         self.check_options(progress)  # before hours are spent on encoding
-        with self._choosing_cache() as cache:
+        chooses = self.model_ is None and "auto" in (self.transform, self.encoder_name)
+        with trial_cache(self.cache, chooses) as cache:
             work = self._work(given, skip_unreadable, cache)
-            if self.model_ is None and self.transform == "auto":
-                work = with_chosen_transform(work, progress)
-            self.model_, report = learn_session(
+            if chooses:
+                work = with_choices(work, self._wanted, self.transform, progress)
+            model, report = learn_session(
                 self.model_, work, test=tests, engine=engine, progress=progress
             )
-        self.transform = self.model_.encoder.transform
+        if self.model_ is None:
+            self._encoder, self.encoder_name = work.encoder, model.encoder.name
+        self.model_, self.transform = model, model.encoder.transform
         return report
 
-    @contextmanager
-    def _choosing_cache(self) -> Iterator[bool | Path | FeatureCache]:
-        """Yield the cache; where there is none, one in memory for what a choice has encoded."""
-        if self.cache is not False or self.model_ is not None or self.transform != "auto":
-            yield self.cache
-            return
-        with FeatureCache(Path(":memory:"), limit=2**28) as cache:
-            yield cache
+    def has_learned(
+        self,
+        images: Images,
+        labels: Sequence[Label] | None = None,
+        *,
+        sums: SiteStatistics | None = None,
+    ) -> bool:
+        """Return whether one of the last sessions has learned these very files.
+
+        ``learn`` does not ask. Contents are never known. Parameters are those of ``learn``; with
+        `sums`, whether these are what ``learn_statistics`` has made of the files.
+        """
+        if self.model_ is None or (sums is not None and not sums.is_for(self.model_)):
+            return False
+        known = self.model_ if sums is None else sums.model
+        return bool(known.learned) and read_labelled(images, labels).key in known.learned
 
     def learn_statistics(
         self,
@@ -168,16 +205,10 @@ class ImageClassifier(ImagePredictor):
         and nothing calibrated. Parameters are those of ``learn``.
         """
         self._require_sums("learn")
-        if self.model_ is None:
-            raise InputError(
-                "Sums need the mixer and the map of a model, and this one has learned nothing. "
-                "Use one that 'visvm export MODEL --for-site' (export_for_site) wrote.",
-                code="sums-unsettled",
-            )
-        given = read_labelled(images, labels)
+        model, given = require_settled(self.model_), read_labelled(images, labels)
         self.check_options(progress)
         work = self._work(given, skip_unreadable, self.cache)
-        return SiteStatistics(learn_sums(self.model_, work, engine=engine, progress=progress))
+        return SiteStatistics(learn_sums(model, work, engine=engine, progress=progress))
 
     def _work(
         self, given: Labelled, skip_unreadable: bool, cache: bool | Path | FeatureCache
@@ -192,6 +223,7 @@ class ImageClassifier(ImagePredictor):
             start=None if self.model_ is None else self.model_.head,
             max_base_images=self.max_base_images,
             skip_unreadable=skip_unreadable,
+            views=self.views,
         )
 
     def forget(
@@ -209,7 +241,8 @@ class ImageClassifier(ImagePredictor):
         """
         self._require_sums("forget")
         model = self._known()
-        samples = self._encode(read_labelled(images, labels), progress, skip_unreadable)
+        given = read_labelled(images, labels)
+        samples = self._encode(given, progress, skip_unreadable, self.views)
         progress("forgetting", 0, 1)
         self.model_ = changes.forgotten(model, samples.features, np.array(samples.labels))
         progress("forgetting", 1, 1)
@@ -218,9 +251,7 @@ class ImageClassifier(ImagePredictor):
     # Sums of others
 
     def merge(self, *others: "ImageClassifier | SiteStatistics") -> Self:
-        """Add what other models or sites have learned, as if this one had learned it too.
-
-        Their order does not matter.
+        """Add what other models or sites have learned, in any order, as if this one had, too.
 
         Parameters
         ----------
@@ -256,8 +287,7 @@ class ImageClassifier(ImagePredictor):
         """Take out again what was merged, as if it had never been: a site withdraws.
 
         Classes that were renamed or forgotten since then are found under their new names.
-        Calibration that was measured while the site was part of the model stays as it is. Images of
-        the site that ``forget`` has taken out already would be taken out twice.
+        Calibration that was measured with the site stays as it is.
 
         Parameters
         ----------
@@ -285,20 +315,23 @@ class ImageClassifier(ImagePredictor):
         been learned under one label.
         """
         model = self._known()
-        names = check_label(old, "the class to rename"), check_label(new, "the new name")
-        self.model_ = changes.renamed(model, *names, merge=merge)
+        if old not in model.counts:  # an older model may have any
+            old = check_label(old, "the class to rename")
+        new = check_label(new, "the new name")
+        self.model_ = changes.renamed(model, old, new, merge=merge)
         return self
 
     def forget_class(self, label: Label) -> Self:
         """Never answer with a class again; its images need not be there.
 
-        The scores of all other classes stay as they are: to them, the images it was learned from go
-        on being examples of something else. So they do to a class of the same name that is learned
-        later, which then needs many more images to be answered. ``forget`` takes images out of
-        everything, but has to be given them, before the class is forgotten so.
+        To all other classes its images go on being examples of something else, also to a class of
+        the same name that is learned later. ``forget`` takes images out of everything, but has to
+        be given them, before the class is forgotten so.
         """
-        label = check_label(label, "the class to forget")
-        self.model_ = changes.class_forgotten(self._known(), label)
+        model = self._known()
+        if label not in model.counts:
+            label = check_label(label, "the class to forget")
+        self.model_ = changes.class_forgotten(model, label)
         return self
 
     def layer_features(
@@ -307,7 +340,7 @@ class ImageClassifier(ImagePredictor):
         """Return the layer features of images, (n, width): what ``VisClassifier`` takes."""
         sources = [as_source(image) for image in images]
         given = Labelled(sources, [0] * len(sources))
-        return self._encode(given, progress, skip_unreadable=False).features
+        return self._encode(given, progress, skip_unreadable=False).features[:, 0]
 
     def evaluate(
         self,
@@ -315,12 +348,14 @@ class ImageClassifier(ImagePredictor):
         labels: Sequence[Label] | None = None,
         *,
         skip_unreadable: bool = False,
+        views: str = "one",
         progress: Progress = silent,
     ) -> Evaluation:
         """Compare predictions with labels; classes the model does not know are left out, and named.
 
-        Parameters are those of ``learn``.
+        Parameters are those of ``learn``, and `views` is that of ``predict``.
         """
+        check_views(views)
         model, given, classes = self._known(), read_labelled(images, labels), set(self.classes_)
         unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
         known = given.only(classes)
@@ -329,7 +364,7 @@ class ImageClassifier(ImagePredictor):
                 f"The model knows none of the classes {some_of(unknown)}. Learn them first.",
                 code="classes-unknown",
             )
-        samples = self._encode(known, progress, skip_unreadable)
+        samples = self._encode(known, progress, skip_unreadable, views)
         predicted = model.predict(samples.features).tolist()
         return evaluate_labels(
             samples.labels, predicted, never_learned=unknown, skipped=samples.skipped
@@ -338,10 +373,10 @@ class ImageClassifier(ImagePredictor):
     # Parts
 
     def _encode(
-        self, given: Labelled, progress: Progress, skip_unreadable: bool
+        self, given: Labelled, progress: Progress, skip_unreadable: bool, views: str = "one"
     ) -> LabelledFeatures:
         encoder = self.load_encoder(progress)
-        parts = given, encoder, self._transform(encoder), self.cache
+        parts = given, encoder, self._transform(encoder).views(views), self.cache
         return encode_labelled(*parts, "encoding", progress, skip_unreadable=skip_unreadable)
 
     def _require_sums(self, what: str) -> None:
@@ -360,8 +395,6 @@ def _as_site(other: "ImageClassifier | SiteStatistics") -> SiteStatistics:
         )
     other._require_sums("merge")
     if other.model_ is None:
-        raise IncompatibleModelError(
-            "One of the models to merge has learned nothing. Let it learn first.",
-            code="merge-empty",
-        )
+        fact = "One of the models to merge has learned nothing. Let it learn first."
+        raise IncompatibleModelError(fact, code="merge-empty")
     return SiteStatistics(other.model_)

@@ -181,7 +181,7 @@ def test_nothing_finished(tmp_path):
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["What was run"]
 
 
-def test_figures_of_runs_that_are_gone_go_with_them(tmp_path):
+def test_figures_of_runs_that_are_gone_go_with_them(tmp_path, unrendered):
     kept = [row for method in ("vis", "slda") for row in make_rows(make_run(method), [0.9, 0.8])]
     gone = [
         row for method in ("vis", "slda") for row in make_rows(make_run(method, **CLIP), [0.9, 0.8])
@@ -200,7 +200,7 @@ def test_figures_of_runs_that_are_gone_go_with_them(tmp_path):
 NASTY = ['<b>&"bold"', "a|b*c_d`e", "$x$ [link](javascript:1)", "\\ ~~日本~~\nnew line"]
 
 
-def test_names_are_text_whatever_is_in_them():
+def test_names_are_text_whatever_is_in_them(unrendered):
     rows = make_rows(make_run(NASTY[0], dataset="<i>birds"), [0.9, 0.8], names=NASTY)
     rows[-1] = replace(rows[-1], confusions=[(0, 1, 3), (2, 3, 2)])
     section = losses.confused_classes(gather(rows, read_published()))
@@ -217,7 +217,7 @@ def test_names_are_text_whatever_is_in_them():
     )
 
 
-def test_only_methods_of_ones_own(tmp_path):
+def test_only_methods_of_ones_own(tmp_path, unrendered):
     rows = [
         row for method in ("first", "second") for row in make_rows(make_run(method), [0.9, 0.8])
     ]
@@ -248,7 +248,7 @@ def test_a_file_without_rows_is_refused(tmp_path):
     assert f"visvm bench RECIPE --out {tmp_path}" in str(caught.value)
 
 
-def test_failure_leaves_the_old_report(tmp_path, monkeypatch):
+def test_failure_leaves_the_old_report(tmp_path, monkeypatch, unrendered):
     rows = make_rows(make_run("vis"), [0.9, 0.8])
     write_rows(tmp_path, rows[:1])
     write_report(tmp_path)

@@ -8,7 +8,7 @@ from visvm.bench.report.pages import write_markdown
 from visvm.bench.report.published import read_published
 from visvm.bench.report.sections import accuracy, costs, losses, overview, variation
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unrendered")]
 
 
 def test_best_is_bold_and_the_oracle_never():

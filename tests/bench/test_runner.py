@@ -27,8 +27,8 @@ from visvm.bench.rows import FILE_NAME, Run, open_for_appending, read_rows
 from visvm.bench.runner import execute, measure, missing_runs
 from visvm.bench.streams import Samples, class_order
 from visvm.encoders.cache import FeatureCache
-from visvm.encoders.images import Transform
 from visvm.encoders.loading import load_encoder
+from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, ImageError, InputError
 from visvm.progress import silent
 

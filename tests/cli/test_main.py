@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
+from tests.forked import Command
+from tests.learning.on_workers import encode_slowly
 from visvm import ImageClassifier
 
 pytestmark = pytest.mark.slow
@@ -138,7 +140,7 @@ def test_options_of_a_new_model_are_refused_later(visvm, learn, photos):
         told = refused(visvm(*given, option, value), code="option-of-new-model")
         assert f"{option} {value}" in told.replace(".0", "")
         assert own in told
-    refused(visvm(*given, "--encoder", "dinov2-s15"), "dinov2-s15")
+    refused(visvm(*given, "--again", "--encoder", "dinov2-s15"), "dinov2-s15")
     assert Path("m.visvm").read_bytes() == before
 
 
@@ -305,9 +307,9 @@ def test_an_encoder_that_has_moved_is_asked_for(visvm, learn, photos, tmp_path):
     learn(photos)
     for name in ("tiny.onnx", "tiny.onnx.json"):
         (tmp_path / name).rename(tmp_path / f"moved-{name}")
-    refused(visvm("learn", "m.visvm", photos), "--encoder", code="encoder-elsewhere")
-    assert visvm("learn", "m.visvm", photos, "--encoder", "moved-tiny.onnx")[0] == 0
-    assert visvm("learn", "m.visvm", photos)[0] == 0  # it is remembered where it is
+    refused(visvm("learn", "m.visvm", photos, "--again"), "--encoder", code="encoder-elsewhere")
+    assert visvm("learn", "m.visvm", photos, "--again", "--encoder", "moved-tiny.onnx")[0] == 0
+    assert visvm("learn", "m.visvm", photos, "--again")[0] == 0  # it is remembered where it is
 
 
 @pytest.mark.filterwarnings("default")
@@ -350,7 +352,7 @@ def test_the_home_folder_may_be_written_as_a_tilde(visvm, photos, tmp_path, monk
     monkeypatch.setenv("HOME", str(tmp_path))
     options = ["--encoder", tiny.write_encoder(tmp_path), "--components", 60]
     assert visvm("learn", "~/m.visvm", photos, *options)[0] == 0
-    assert visvm("learn", "~/m.visvm", photos)[0] == 0
+    assert visvm("learn", "~/m.visvm", photos, "--again")[0] == 0
     assert len(json.loads(visvm("info", "~/m.visvm", "--json")[1])["sessions"]) == 2
     refused(visvm("export", "m.visvm", "~/m.visvm"), code="file-exists")
     refused(visvm("predict", "m.visvm", "~nobody.png"), "~nobody.png", code="images-unreadable")
@@ -464,20 +466,21 @@ def test_a_reader_that_goes_away_is_no_error(learn, photos):
 
 def test_interrupting_leaves_everything_as_it_was(learn, photos, tmp_path):
     learn(photos)
-    before = Path("m.visvm").read_bytes()
-    pipe = tmp_path / "pipe.png"
-    os.mkfifo(pipe)  # a file whose reading takes as long as we want
-    (tmp_path / "table.csv").write_text(f"{pipe},yellow\n")
-    # A program started in the background of a script inherits that Ctrl-C is ignored.
-    listen = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    process = in_own_process("learn", "m.visvm", "table.csv", **listen)
-    with pipe.open("wb"):  # returns when the program has begun to read
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
-    assert err == "visvm: interrupted; nothing was changed\n"
+    before, journal = Path("m.visvm").read_bytes(), tmp_path / ".m.visvm.journal"
+    more = tiny.write_photos(tmp_path / "more", classes=("yellow",), n=200, seed=7)
+    process = Command(
+        *("learn", tmp_path / "m.visvm", more, "--no-cache", "--quiet"),
+        environment={"VISVM_JOURNAL_SECONDS": "0"},
+        prepare=encode_slowly,
+    )
+    until = time.monotonic() + 60
+    while not journal.exists():  # it has begun to learn
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    told = process.stdout.read()
+    process.stdout.close()
+    assert (process.wait(60), told) == (130, "visvm: interrupted; nothing was changed\n")
     assert Path("m.visvm").read_bytes() == before
 
 

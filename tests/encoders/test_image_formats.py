@@ -23,7 +23,8 @@ from tests.encoders.pictures import (
 )
 from tests.encoders.refusals import refusal
 from tests.refusals import refused
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
+from visvm.encoders.transform import Transform
 from visvm.errors import ImageError
 
 

@@ -174,7 +174,7 @@ def test_home_folder_may_be_written_as_tilde(tmp_path, monkeypatch):
 def test_folder_may_be_written_as_tilde_too(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    monkeypatch.setattr(huggingface, "TransformersEncoder", lambda name, size: (name, size))
+    monkeypatch.setattr(huggingface, "TransformersEncoder", lambda name, size, **_: (name, size))
     (tmp_path / "model").mkdir()
     assert load_encoder("~/model") == (str(tmp_path / "model"), None)
     assert load_encoder("owner/model@56") == ("owner/model", 56)

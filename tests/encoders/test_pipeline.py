@@ -15,9 +15,10 @@ from tests import tiny
 from tests.refusals import refused
 from visvm.encoders import pipeline
 from visvm.encoders.cache import FeatureCache
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import BATCH_SIZE, Unreadable, encode_files, encode_stream
+from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, VisvmError
 from visvm.progress import silent
 
@@ -76,13 +77,12 @@ def photos(folder, n=40):
 
 
 def slow_reference(files, encoder, transform):
-    return np.concatenate(
-        [encoder.encode(decode(file.read_bytes(), transform)[None]) for file in files]
-    )
+    """Features of one view of every file, (n, 1, width)."""
+    return np.stack([encoder.encode(decode(file.read_bytes(), transform)[None]) for file in files])
 
 
 def encode(files, encoder, cache=None, kind="crop", progress=silent):
-    return encode_files(files, encoder, transform_of(encoder, kind), cache, progress, "a stage")
+    return encode_files(files, encoder, [transform_of(encoder, kind)], cache, progress, "a stage")
 
 
 def test_features_are_those_of_one_file_after_the_other(tmp_path, encoder, cache):
@@ -95,7 +95,7 @@ def test_features_are_those_of_one_file_after_the_other(tmp_path, encoder, cache
         assert encoded.features.dtype == np.float32
         # A batch is one product with another blocking than a single image has.
         np.testing.assert_allclose(encoded.features, expected, rtol=1e-5, atol=1e-6)
-    assert np.linalg.norm(expected - expected[::-1], axis=1).min() > 0.1  # the order is told apart
+    assert np.linalg.norm(expected - expected[::-1], axis=2).min() > 0.1  # the order is told apart
 
 
 def test_stream_gives_every_file_in_order(tmp_path, encoder, cache):
@@ -103,7 +103,7 @@ def test_stream_gives_every_file_in_order(tmp_path, encoder, cache):
     files[3:3] = [tmp_path / "none.png"]
     outcomes = [
         outcome
-        for some in encode_stream(files, encoder, transform_of(encoder), cache)
+        for some in encode_stream(files, encoder, [transform_of(encoder)], cache)
         for outcome in some
     ]
     named = [
@@ -113,6 +113,20 @@ def test_stream_gives_every_file_in_order(tmp_path, encoder, cache):
     assert [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Unreadable)] == [
         3
     ]
+
+
+def test_every_view_has_features_of_its_own_and_its_own_place_in_the_cache(
+    tmp_path, encoder, cache
+):
+    files = photos(tmp_path / "photos")
+    views = transform_of(encoder, "squash").views("crops")
+    expected = np.concatenate([slow_reference(files, encoder, view) for view in views], axis=1)
+    encode(files[:7], encoder, cache, "squash")  # the whole picture is there already
+    for given in (cache, cache, None):
+        encoded = encode_files(files, encoder, views, given)
+        np.testing.assert_allclose(encoded.features, expected, rtol=1e-5, atol=1e-6)
+    assert cache.info().n_images == 5 * len(files)
+    assert np.linalg.norm(expected - np.roll(expected, 1, axis=1), axis=2).min() > 1e-3
 
 
 def test_order_is_kept_when_decoding_takes_different_times(tmp_path, encoder, monkeypatch):
@@ -235,7 +249,7 @@ def test_unreadable_files_are_named_and_the_rest_is_encoded(tmp_path, encoder, c
 def test_only_unreadable_files(tmp_path, encoder, cache):
     encoded = encode([tmp_path / f"{number}.png" for number in range(100)], encoder, cache)
     assert encoded.places == []
-    assert encoded.features.shape == (0, 3 * tiny.WIDTH)
+    assert encoded.features.shape == (0, 1, 3 * tiny.WIDTH)
     assert len(encoded.unreadable) == 100
     assert encoder.calls == []
 
@@ -244,9 +258,9 @@ def test_no_files(encoder, cache):
     told = []
     encoded = encode([], encoder, cache, progress=lambda *call: told.append(call))
     assert encoded.places == encoded.unreadable == []
-    assert encoded.features.shape == (0, 3 * tiny.WIDTH)
+    assert encoded.features.shape == (0, 1, 3 * tiny.WIDTH)
     assert set(told) == {("a stage", 0, 0)}
-    assert list(encode_stream([], encoder, transform_of(encoder), None)) == []
+    assert list(encode_stream([], encoder, [transform_of(encoder)], None)) == []
 
 
 def test_one_file_many_times(tmp_path, encoder, cache):
@@ -296,7 +310,7 @@ def test_few_images_are_decoded_ahead(tmp_path, encoder, monkeypatch):
     monkeypatch.setattr(pipeline, "decode", count)
     consumed = 0
     for place, outcomes in enumerate(
-        encode_stream(many(tmp_path, 400), encoder, transform_of(encoder), None)
+        encode_stream(many(tmp_path, 400), encoder, [transform_of(encoder)], None)
     ):
         consumed += len(outcomes)
         if place in (0, 5, 12):
@@ -310,7 +324,7 @@ def test_stream_over_known_images_yields_before_the_end(tmp_path, encoder, cache
     files = many(tmp_path, 300)
     encode(files[:1], encoder, cache)
     lengths = [
-        len(outcomes) for outcomes in encode_stream(files, encoder, transform_of(encoder), cache)
+        len(outcomes) for outcomes in encode_stream(files, encoder, [transform_of(encoder)], cache)
     ]
     assert sum(lengths) == 300
     assert max(lengths) <= MOST_AHEAD
@@ -370,7 +384,7 @@ def test_stream_that_is_closed_early_reads_no_further(tmp_path, encoder, monkeyp
 
     monkeypatch.setattr(pipeline, "decode", count)
     with closing(
-        encode_stream(many(tmp_path, 1000), encoder, transform_of(encoder), None)
+        encode_stream(many(tmp_path, 1000), encoder, [transform_of(encoder)], None)
     ) as stream:
         next(stream)
     after = len(decoded)
@@ -381,14 +395,14 @@ def test_stream_that_is_closed_early_reads_no_further(tmp_path, encoder, monkeyp
 
 
 def test_stream_that_is_forgotten_leaves_no_threads(tmp_path, encoder):
-    stream = encode_stream(many(tmp_path, 200), encoder, transform_of(encoder), None)
+    stream = encode_stream(many(tmp_path, 200), encoder, [transform_of(encoder)], None)
     next(stream)
     del stream  # the fixture looks for threads
 
 
 def test_what_was_encoded_before_an_interruption_is_kept(tmp_path, encoder, cache):
     files = photos(tmp_path / "photos")
-    with closing(encode_stream(files, encoder, transform_of(encoder), cache)) as stream:
+    with closing(encode_stream(files, encoder, [transform_of(encoder)], cache)) as stream:
         done = len(next(stream))
     encoder.calls.clear()
     encode(files, encoder, cache)

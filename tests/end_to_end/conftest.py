@@ -9,6 +9,9 @@ from tests.end_to_end.page import LONG, TELL_VIOLATIONS, TIMEOUT
 from tests.end_to_end.process import browser_path, running
 from visvm import ImageClassifier
 
+# without a graphics card, what stands in for one costs more than it draws faster
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--disable-extensions"]
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -19,7 +22,7 @@ def browser():
 
     expect.set_options(timeout=TIMEOUT)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield started
         started.close()
 

@@ -77,12 +77,13 @@ def running(model, encoder, *options, **more):
             server.kill(signal.SIGINT)
 
 
-def teach(client, contents, label):
-    """Send photos of one class to be learned; gives the job."""
+def teach(client, contents, label, key=None):
+    """Send photos of one class to be learned, under a key; gives the job."""
     answer = client.post(
         "/api/learn",
         files=[("images", ("p.png", each)) for each in contents],
         data={"labels": [label]},
+        headers=None if key is None else {"Idempotency-Key": key},
     )
     assert answer.status_code == 202, answer.text
     return answer.json()["id"]

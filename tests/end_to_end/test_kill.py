@@ -25,7 +25,7 @@ from visvm.head.scatter import DenseScatter
 from visvm.model.container import locked
 from visvm.model.file import read
 
-KILLS, WIDTH = 50, 60
+KILLS, WIDTH = 30, 60
 
 pytestmark = [
     pytest.mark.kill,
@@ -64,7 +64,7 @@ plain_open = io.open
 
 def slow_open(file, mode="r", *arguments, **options):
     opened = plain_open(file, mode, *arguments, **options)
-    return SlowFile(opened) if mode == "wb" else opened
+    return SlowFile(opened) if mode == "xb" else opened
 
 io.open = slow_open
 

@@ -83,6 +83,26 @@ def test_cancelling_gives_the_photos_back(taught, visit, photos):
     expect(find(page, "status")).to_contain_text("Nothing was learned")
 
 
+def test_an_upload_without_an_answer_is_sent_again_and_learned_once(untaught, visit, photos):
+    page, keys = visit(untaught), []
+
+    def lose_the_first_answer(route):
+        keys.append(route.request.headers["idempotency-key"])
+        if len(keys) == 1:
+            route.fetch()
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/api/learn", lose_the_first_answer)
+    expect(teach(page, {"red": photos["red"], "green": photos["green"]})).to_be_visible()
+    expect(page.locator("#model-summary")).to_have_text("Knows 2 classes from 12 photos")
+    assert len(keys) == 2
+    assert keys[0] == keys[1]
+    expect(teach(page, {"blue": photos["blue"]})).to_be_visible()
+    assert len(set(keys)) == 2
+
+
 def test_labels_are_shown_as_text_and_a_whole_session_leaves_no_error(
     untaught, visit, photos, asked
 ):
@@ -266,8 +286,7 @@ def test_a_token_is_asked_for_until_it_is_the_right_one(place, visit, photos, as
         expect(find(reader, "forget").first).to_be_hidden()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
 def test_nothing_is_too_wide_or_too_low(taught, visit, photos, asked, width, scheme):
     page = visit(taught, viewport={"width": width, "height": 740}, color_scheme=scheme)
 

@@ -135,7 +135,6 @@ def test_a_token_is_taken_from_the_environment(place, tmp_path):
         "--host",
         "0.0.0.0",
         environment={"VISVM_TOKEN": token},
-        forked=False,
     ) as server:
         address = f"http://127.0.0.1:{server.port}/api/model"
         assert httpx.get(address).status_code == 401
@@ -192,7 +191,6 @@ def test_uploads_leave_nothing_behind(place, contents, tmp_path):
         tmp_path / "m.visvm",
         place / "tiny.onnx",
         environment={"TMPDIR": str(temporary)},
-        forked=False,
     ) as server:
         with server.client() as client:
             large = contents[0] + b"\0" * (3 << 20)  # more than is held in memory

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -34,9 +34,14 @@ MODELS = {
 }
 
 
+@cache
+def fitted(name):
+    return copy.deepcopy(MODELS[name]).fit(X, Y)
+
+
 @pytest.fixture(params=MODELS)
 def model(request):
-    return copy.deepcopy(MODELS[request.param]).fit(X, Y)
+    return copy.deepcopy(fitted(request.param))
 
 
 def refuses(model, call, code, kind=InputError, facts=()):

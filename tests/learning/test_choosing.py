@@ -8,8 +8,9 @@ from tests.encoders.pictures import encoded
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.cache import FeatureCache
-from visvm.encoders.images import DEFAULT_TRANSFORM, TRANSFORMS
 from visvm.encoders.loading import load_encoder
+from visvm.encoders.transform import DEFAULT_TRANSFORM, TRANSFORMS
+from visvm.errors import ImageError
 from visvm.learning import choosing
 from visvm.model.results import TransformChoice
 
@@ -113,6 +114,16 @@ def test_photos_that_cannot_be_read_do_not_stop_the_trial(encoder):
 def test_a_lead_within_chance_is_none():
     right = np.array([1.0] * 15 + [0.0] * 5)
     ahead = {"squash": right, "crop": np.r_[right[:-1], 1.0]}
-    assert choosing.winner(ahead) == "squash"
-    assert choosing.winner({"squash": right, "crop": np.ones(20)}) == "crop"
-    assert choosing.winner({"squash": np.ones(20), "pad": np.ones(20)}) == "squash"
+    assert choosing.winner(ahead, "squash") == "squash"
+    assert choosing.winner({"squash": right, "crop": np.ones(20)}, "squash") == "crop"
+    assert choosing.winner({"squash": np.ones(20), "pad": np.ones(20)}, "squash") == "squash"
+
+
+def test_a_sample_that_cannot_be_read_is_refused_by_learning(tmp_path):
+    for label in ("robin", "wren"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(60):
+            (tmp_path / "photos" / label / f"{number}.png").write_bytes(b"no image")
+    model = ImageClassifier(str(tiny.write_encoder(tmp_path)), 50, cache=False)
+    with refused("images-unreadable", ImageError):
+        model.learn(tmp_path / "photos")

@@ -121,8 +121,25 @@ def client(tmp_path, encoder):
         yield made
 
 
+@pytest.fixture(scope="session")
+def lesson(place, encoder, tmp_path_factory):
+    """The content of a model file that a service has taught three classes."""
+    path = tmp_path_factory.mktemp("lesson") / "m.visvm"
+    with serving(path, encoder) as client:
+        client.teach(place / "base")
+    return path.read_bytes()
+
+
 @pytest.fixture
-def taught(client, place):
-    """The same, once it knows three classes."""
-    client.teach(place / "base")
-    return client
+def model(lesson, tmp_path):
+    """Such a file, of the test's own."""
+    path = tmp_path / "m.visvm"
+    path.write_bytes(lesson)
+    return path
+
+
+@pytest.fixture
+def taught(model, encoder):
+    """A client of a service whose model knows three classes."""
+    with serving(model, encoder) as made:
+        yield made

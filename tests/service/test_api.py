@@ -159,9 +159,10 @@ def test_a_job_can_be_followed_by_its_events(taught, place):
     assert events[-1]["result"]["new_classes"] == ["yellow"]
 
 
-def test_prometheus_gets_the_counts(taught, place):
-    ask(taught, photos(place / "test")[0][:3])
-    text = taught.get("/metrics").text
+def test_prometheus_gets_the_counts(client, place):
+    client.teach(place / "base")
+    ask(client, photos(place / "test")[0][:3])
+    text = client.get("/metrics").text
     for line in (
         "visvm_predicted_images_total 3.0",
         "visvm_classes 3.0",

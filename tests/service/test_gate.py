@@ -22,9 +22,9 @@ def bearer(token):
 
 
 @pytest.fixture
-def guarded(taught, encoder, tmp_path):
+def guarded(model, encoder):
     """A client of a service that asks for tokens."""
-    with serving(tmp_path / "m.visvm", encoder, tokens=Tokens(WRITE, READ)) as client:
+    with serving(model, encoder, tokens=Tokens(WRITE, READ)) as client:
         yield client
 
 

@@ -95,16 +95,15 @@ def hostile(seed):
 
 
 @pytest.fixture
-def unchanged(taught, tmp_path, encoder):
+def unchanged(model, tmp_path, encoder):
     """A client of a service with low limits; afterwards its model must be what it was."""
-    path = tmp_path / "m.visvm"
     with serving(
-        path, encoder, limits=Limits(upload_bytes=4 << 20, files=50, pixels=10**7)
+        model, encoder, limits=Limits(upload_bytes=4 << 20, files=50, pixels=10**7)
     ) as client:
-        before, model = path.read_bytes(), client.get("/api/model").json()
+        before, known = model.read_bytes(), client.get("/api/model").json()
         yield client
-        assert path.read_bytes() == before
-        assert client.get("/api/model").json() == model
+        assert model.read_bytes() == before
+        assert client.get("/api/model").json() == known
         assert client.service.jobs.n_waiting == 0
         assert not [
             each for each in tmp_path.iterdir() if each.name not in ("m.visvm", ".m.visvm.lock")

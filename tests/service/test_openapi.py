@@ -1,11 +1,8 @@
 """The OpenAPI document: valid, with examples, and true of the service, as schemathesis finds."""
 
-from contextlib import suppress
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -34,6 +31,9 @@ def schema(place, encoder, tmp_path_factory):
 def test_no_request_breaks_the_service(schema, mode):
     operations = [each.ok() for each in schema.get_all_operations()]
     assert len(operations) == len(PATHS)
+    if mode is GenerationMode.NEGATIVE:  # without a body there is nothing wrong to send
+        operations = [each for each in operations if each.body]
+        assert len(operations) == 6
     for operation in operations:
 
         @given(case=operation.as_strategy(generation_mode=mode))
@@ -43,8 +43,7 @@ def test_no_request_breaks_the_service(schema, mode):
                 headers={"Host": "localhost"}, excluded_checks=[positive_data_acceptance]
             )  # bytes are no image
 
-        with suppress(Unsatisfiable):  # an operation without parameters has no wrong ones
-            attempt()
+        attempt()
 
 
 def test_the_document_names_every_endpoint_with_a_description(client):

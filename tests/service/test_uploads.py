@@ -8,8 +8,10 @@ from PIL import Image
 
 from tests.service.conftest import photos
 from visvm.encoders.encoder import Preprocessing
-from visvm.encoders.images import TRANSFORMS, Transform, decode
+from visvm.encoders.images import decode
+from visvm.encoders.transform import TRANSFORMS, Transform
 from visvm.service import uploads
+from visvm.service.decoding import Decoders
 from visvm.service.uploads import as_file
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -33,7 +35,12 @@ def test_an_upload_is_decoded_once(taught, place, monkeypatch, address):
         decoded.append(content)
         return decode(content, *others)
 
-    monkeypatch.setattr(uploads, "decode", counted)
+    def sent(decoders, content):
+        decoded.append(content)
+        return plain(decoders, content)
+
+    plain = Decoders.decode
+    monkeypatch.setattr(Decoders, "decode", sent)
     monkeypatch.setattr("visvm.encoders.pipeline.decode", counted)
     labels = [] if address == "/api/predict" else photos(place / "base")[1]
     answer = taught.upload(address, contents, labels)
@@ -44,9 +51,9 @@ def test_an_upload_is_decoded_once(taught, place, monkeypatch, address):
 def test_the_photos_are_gone_once_their_squares_are_kept(taught, place, monkeypatch):
     sizes, submit = [], taught.service.jobs.submit
 
-    def looked_at(kind, task, held):
+    def looked_at(*job):
         sizes.append(upload_bytes())
-        return submit(kind, task, held)
+        return submit(*job)
 
     def upload_bytes():
         return [spool.end for spool in made if not spool._file.closed]

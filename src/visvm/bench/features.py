@@ -10,9 +10,9 @@ from visvm.bench.loading import ImageData, LabelledImages
 from visvm.bench.streams import Samples
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import BATCH_SIZE, encode_files, encode_stream
 from visvm.encoders.sources import content_of
+from visvm.encoders.transform import Transform
 from visvm.errors import ImageError
 from visvm.progress import Progress
 
@@ -37,7 +37,7 @@ def encode_data(
 
     def encode(what: str, labelled: LabelledImages) -> Samples:
         stage = f"encoding {data.name} ({what})"
-        encoded = encode_files(labelled.images, encoder, transform, cache, progress, stage)
+        encoded = encode_files(labelled.images, encoder, [transform], cache, progress, stage)
         if encoded.unreadable:
             first = encoded.unreadable[0]
             raise ImageError(
@@ -45,7 +45,7 @@ def encode_data(
                 f"{first.path} ({first.reason}). Replace or remove them.",
                 code="image-unreadable",
             )
-        return Samples(encoded.features, labelled.targets)
+        return Samples(encoded.features[:, 0], labelled.targets)
 
     return EncodedData(data.classes, encode("train", data.train), encode("test", data.test))
 
@@ -67,7 +67,7 @@ def seconds_per_image(data: ImageData, encoder: Encoder, transform: Transform) -
     times = []
     for _ in range(2):
         start = time.perf_counter()
-        for _ in encode_stream(batch, encoder, transform, None):
+        for _ in encode_stream(batch, encoder, [transform], None):
             pass
         times.append((time.perf_counter() - start) / len(batch))
     return float(np.min(times))

@@ -16,7 +16,7 @@ from visvm.bench.recipe import Recipe
 from visvm.bench.rows import Run
 from visvm.bench.streams import Samples, plain_protocol, session_sizes, validation_split
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.images import Transform
+from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, InputError, WeightsError
 from visvm.progress import Progress
 

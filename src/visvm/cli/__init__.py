@@ -2,6 +2,6 @@
 
 Reading order: ``terminal`` (bars, notes, tables), ``options`` (what several commands share),
 ``reporting`` and ``figures`` (what people see), ``learn``, ``ask``, ``sites``, ``serve``,
-``bench``, ``upkeep``, ``doctor``, ``demo`` (the commands), ``main`` (all of them, and how errors
-are shown).
+``bench``, ``upkeep``, ``doctor``, ``speed``, ``demo`` (the commands), ``main`` (all of them, and
+how errors are shown).
 """

@@ -2,11 +2,21 @@
 
 import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import Folder, Json, ModelPath, NoCache, Quiet, SkipUnreadable, Where
+from visvm.cli.options import (
+    Folder,
+    Json,
+    ModelPath,
+    NoCache,
+    Quiet,
+    SkipUnreadable,
+    Views,
+    Where,
+    tell_views,
+)
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
     ] = False,
+    views: Views = "one",
     encoder: Where = None,
     no_cache: NoCache = False,
     as_json: Json = False,
@@ -33,14 +44,18 @@ def predict(
     """Say what images show: the likeliest class of each, with its probability."""
     from visvm.cli.terminal import out, progress_bars
     from visvm.encoders.pipeline import Unreadable, refuse_unreadable
+    from visvm.encoders.transform import check_views
     from visvm.model.predictor import ImagePredictor
 
+    check_views(views)
     paths = _expand(images)
     predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
+    tell_views(views, quiet)
     unreadable = []
+    how: Any = {"top": top, "raw": raw, "views": views}
     # Lines that appear one by one are progress enough; a bar between them would tear them.
     with progress_bars(quiet, bars=not out().is_terminal) as progress:
-        for outcome in predictor.predict_stream(paths, top=top, raw=raw, progress=progress):
+        for outcome in predictor.predict_stream(paths, **how, progress=progress):
             if isinstance(outcome, Unreadable):
                 unreadable.append(outcome)
             else:
@@ -95,6 +110,7 @@ def evaluate(
         typer.Option(help="Draw accuracy by class and confusions to this PNG, PDF or SVG file."),
     ] = None,
     skip_unreadable: SkipUnreadable = False,
+    views: Views = "one",
     encoder: Where = None,
     no_cache: NoCache = False,
     as_json: Json = False,
@@ -103,6 +119,7 @@ def evaluate(
     """Measure accuracy: overall, by class, and which classes are taken for which."""
     from visvm.cli.reporting import show_evaluation
     from visvm.cli.terminal import answer, note, progress_bars
+    from visvm.encoders.transform import check_views
     from visvm.image_classifier import ImageClassifier
 
     if plot is not None:
@@ -112,8 +129,12 @@ def evaluate(
     classifier = ImageClassifier.load(
         model, encoder=encoder, cache=not no_cache, for_prediction=True
     )
+    check_views(views)
+    tell_views(views, quiet)
     with progress_bars(quiet) as progress:
-        result = classifier.evaluate(folder, skip_unreadable=skip_unreadable, progress=progress)
+        result = classifier.evaluate(
+            folder, skip_unreadable=skip_unreadable, views=views, progress=progress
+        )
     if plot is not None:
         draw_evaluation(result, plot)
         if not quiet:

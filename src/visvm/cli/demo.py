@@ -20,8 +20,9 @@ from visvm.bench.digits import DIGITS, digit_pictures
 from visvm.cli.figures import draw_demo
 from visvm.cli.terminal import table
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
 from visvm.encoders.sources import Source, content_of
+from visvm.encoders.transform import Transform
 from visvm.errors import InputError, shown
 from visvm.formats import percent
 from visvm.image_classifier import ImageClassifier

@@ -1,5 +1,7 @@
 """Commands that change what a model knows: ``learn``, ``forget``, and those of single classes."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +14,11 @@ from visvm.cli.options import (
     ModelPath,
     NewComponents,
     NewEncoder,
+    NewQuality,
     NewRidge,
     NewSeed,
     NewTransform,
+    NewViews,
     NoCache,
     Quiet,
     SkipUnreadable,
@@ -24,14 +28,24 @@ from visvm.cli.options import (
     open_for_learning,
     require_new,
     require_other,
+    tell_views,
     tell_waiting,
 )
-from visvm.errors import InputError, ModelFileError
+from visvm.errors import InputError, ModelFileError, shown
 
 if TYPE_CHECKING:
+    from visvm.image_classifier import ImageClassifier
     from visvm.learning.work import Engine
     from visvm.model.journal import Journal
+    from visvm.progress import Progress
 
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        help="With --encoder auto: choose the size as well, so that this session is learned in so "
+        "many minutes."
+    ),
+]
 Test = Annotated[
     str | None, typer.Option(help="A folder like FOLDER to test with after the session.")
 ]
@@ -46,6 +60,10 @@ StatisticsOnly = Annotated[
 ]
 ReplaceSums = Annotated[
     bool, typer.Option("--force", help="With --statistics-only: replace OUT if it exists.")
+]
+Again = Annotated[
+    bool,
+    typer.Option("--again", help="Learn FOLDER once more if a recent session has learned it."),
 ]
 Ray = Annotated[
     str | None,
@@ -66,13 +84,17 @@ def learn(
     model: ModelPath,
     folder: Folder,
     encoder: NewEncoder = None,
+    quality: NewQuality = None,
+    minutes: Minutes = None,
     transform: NewTransform = None,
+    views: NewViews = None,
     components: NewComponents = None,
     ridge: NewRidge = None,
     seed: NewSeed = None,
     test: Test = None,
     statistics_only: StatisticsOnly = None,
     force: ReplaceSums = False,
+    again: Again = False,
     skip_unreadable: SkipUnreadable = False,
     ray: Ray = None,
     actors: Actors = None,
@@ -86,7 +108,6 @@ def learn(
     With --statistics-only: for a model elsewhere, which this one was exported for ('visvm export
     --for-site').
     """
-    from visvm.cli.reporting import show_report, show_statistics
     from visvm.cli.terminal import answer, progress_bars
     from visvm.model.container import locked
     from visvm.model.journal import Journal
@@ -94,24 +115,53 @@ def learn(
     _check_options(model, statistics_only, test, force, ray, actors or batch_size)
     output = model if statistics_only is None else statistics_only
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
-        if statistics_only is not None:
-            require_new(output, force)
-        new = (encoder, transform, components, ridge, seed)
+        new = (encoder, transform, views, components, ridge, seed, quality, minutes)
         classifier = open_for_learning(model, *new, cache=not no_cache)
+        if not again and _has_learned(classifier, folder, statistics_only, force):
+            return _answer_known(folder, output, as_json, quiet)
+        require_new(output, force or statistics_only is None)
+        tell_views(classifier.views, quiet)
         with Journal(output) as journal:
             engine = _engine(journal, ray, actors, batch_size)
             given: Any = {"skip_unreadable": skip_unreadable, "engine": engine}
-            if statistics_only is not None:
-                sums = classifier.learn_statistics(folder, progress=progress, **given)
-                said: object = {**sums.history[0], "site": sums.site}
-                save, show = sums.save, partial(show_statistics, output, sums)
+            if statistics_only is None:
+                said, show = _learned(classifier, folder, test, output, progress, given)
             else:
-                said = report = classifier.learn(folder, test=test, progress=progress, **given)
-                save, show = classifier.save, partial(show_report, output, report)
-            progress("writing the model", 0, 1)
-            save(output)
-            progress("writing the model", 1, 1)
-    answer(said, show, as_json=as_json, quiet=quiet)
+                said, show = _summed(classifier, folder, output, progress, given)
+    return answer(said, show, as_json=as_json, quiet=quiet)
+
+
+def _learned(
+    classifier: "ImageClassifier",
+    folder: str,
+    test: str | None,
+    output: Path,
+    progress: "Progress",
+    given: Any,
+) -> "tuple[object, Callable[[], None]]":
+    """Learn and save; return the report, and what shows it."""
+    from visvm.cli.reporting import show_report
+
+    report = classifier.learn(folder, test=test, progress=progress, **given)
+    _write(classifier.save, output, progress)
+    return report, partial(show_report, output, report)
+
+
+def _summed(
+    classifier: "ImageClassifier", folder: str, output: Path, progress: "Progress", given: Any
+) -> "tuple[object, Callable[[], None]]":
+    """Make and save sums for a model elsewhere; return what they are, and what shows it."""
+    from visvm.cli.reporting import show_statistics
+
+    sums = classifier.learn_statistics(folder, progress=progress, **given)
+    _write(sums.save, output, progress)
+    return {**sums.history[0], "site": sums.site}, partial(show_statistics, output, sums)
+
+
+def _write(save: "Callable[[Path], None]", output: Path, progress: "Progress") -> None:
+    progress("writing the model", 0, 1)
+    save(output)
+    progress("writing the model", 1, 1)
 
 
 def _check_options(
@@ -136,6 +186,30 @@ def _check_options(
         advice = f"There is no file {model}. Make one with 'visvm export MODEL --for-site'."
         raise ModelFileError(advice, code="file-missing")
     require_other(output, model, "--statistics-only")
+
+
+def _has_learned(
+    classifier: "ImageClassifier", folder: str, output: Path | None, force: bool
+) -> bool:
+    """Whether this very session is in the model, or its sums are in the output."""
+    from visvm.model.sites import SiteStatistics
+
+    if output is None:
+        return classifier.has_learned(folder)
+    if output.exists() and not force:
+        with suppress(ModelFileError):  # another file, which is not to be replaced
+            return classifier.has_learned(folder, sums=SiteStatistics.load(output))
+    return False
+
+
+def _answer_known(folder: str, output: Path, as_json: bool, quiet: bool) -> None:
+    """Say that there is nothing to learn, and remove what a kill has left of that session."""
+    from visvm.cli.reporting import answer_change
+    from visvm.model.journal import Journal
+
+    Journal(output).discard_if_done(output)
+    said = f"{shown(folder)} is already learned; nothing changed (--again learns it again)"
+    answer_change(output, said, as_json, quiet, already_learned=True)
 
 
 def _engine(

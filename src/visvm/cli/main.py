@@ -18,7 +18,7 @@ from visvm import __version__
 from visvm.cli import ask, bench, learn, serve, sites
 from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.upkeep import cache_app, weights_app
-from visvm.errors import InputError, VisvmError
+from visvm.errors import InputError, VisvmError, escaped
 
 _INTERRUPTED = 130
 
@@ -94,20 +94,38 @@ def doctor(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="Which data sets of the benchmark are here, and how to get them.", metavar="data"
+            help="data: which data sets of the benchmark are here, and how to get them; speed: how "
+            "long a photo takes at each --quality of 'visvm learn'.",
+            metavar="[data|speed]",
         ),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="With 'data': the folder of data sets.", show_default="VISVM_DATA"),
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With 'speed': the encoder.", show_default="dinov2-s14"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what works on this machine: weights, extras, memory, threads, cache; or data sets."""
+    """Say what works on this machine: weights, extras, memory, cache; or data sets; or speed."""
     from visvm.bench.loading import examine_data, find_data_root
     from visvm.cli.doctor import examine, show, show_data
-    from visvm.cli.terminal import answer
+    from visvm.cli.speed import measure, show_speed
+    from visvm.cli.terminal import answer, progress_bars
 
+    if encoder is not None and what != "speed":
+        advice = "--encoder was given without 'speed'. Say 'visvm doctor speed', or leave it out."
+        raise InputError(advice, code="option-without-speed")
+    if data is not None and what != "data":
+        advice = "--data was given without 'data'. Say 'visvm doctor data', or leave it out."
+        raise InputError(advice, code="option-without-data")
+    if what == "speed":
+        with progress_bars(quiet=False) as progress:
+            speed = measure(encoder, progress)
+        answer(speed, lambda: show_speed(speed), as_json=as_json)
+        return
     if what == "data":
         root = find_data_root(data)
         states = examine_data(root)
@@ -115,11 +133,8 @@ def doctor(
         answer(found, lambda: show_data(root, states), as_json=as_json)
         return
     if what is not None:
-        advice = f"'visvm doctor' does not know {what!r}. Ask about 'data', or leave it out."
+        advice = f"'visvm doctor' does not know {what!r}. Ask about 'data' or 'speed', or nothing."
         raise InputError(advice, code="doctor-unknown")
-    if data is not None:
-        advice = "--data was given without 'data'. Say 'visvm doctor data', or leave it out."
-        raise InputError(advice, code="option-without-data")
     found = examine()
     answer(found, lambda: show(found), as_json=as_json)
 
@@ -164,6 +179,9 @@ def describe_error(error: Exception) -> tuple[str, str] | None:
         command = "visvm" if context is None else context.command_path
         said = " ".join(error.format_message().split()).rstrip(".")
         return "usage", f"{said}. See '{command} --help'."
+    if isinstance(error, MemoryError):
+        advice = "Close other programs, or give fewer images at a time"
+        return "memory-limit", f"This machine has too little memory for that. {advice}."
     if isinstance(error, OSError):
         return "system", f"{error.filename or 'the system'}: {error.strerror or error}"
     if type(error).__name__ == "NotFittedError":
@@ -173,13 +191,13 @@ def describe_error(error: Exception) -> tuple[str, str] | None:
 
 def _show_error(code: str, line: str) -> None:
     if line:
-        sys.stderr.write(f"visvm: {line}\n")
+        sys.stderr.write(f"visvm: {escaped(line)}\n")
     if "--json" in sys.argv:
         sys.stdout.write(json.dumps({"error": {"code": code, "message": line}}) + "\n")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    sys.stderr.write(f"visvm: note: {message}\n")
+    sys.stderr.write(f"visvm: note: {escaped(str(message))}\n")
 
 
 if __name__ == "__main__":

@@ -51,9 +51,18 @@ NewEncoder = Annotated[
     str | None,
     typer.Option(
         help="Encoder for a new model: a name of 'visvm weights list', an .onnx file or a "
-        "transformers folder; NAME@336 shows it larger pictures. For an existing one: path of its "
-        "encoder on this machine.",
+        "transformers folder; NAME@336 shows it larger pictures; auto tries those that are fetched "
+        "on the first session's photos. For an existing one: path of its encoder on this machine.",
         show_default="dinov2-s14",
+    ),
+]
+NewQuality = Annotated[
+    str | None,
+    typer.Option(
+        help="For a new model: size of the picture the encoder sees. fast takes less than half the "
+        "time of standard, and tells fine details apart far worse; best takes two to four times as "
+        "long.",
+        show_default="standard",
     ),
 ]
 NewTransform = Annotated[
@@ -62,6 +71,21 @@ NewTransform = Annotated[
         help="For a new model: how photos become square, crop, squash or pad; auto tries them on "
         "the first session's photos.",
         show_default="auto",
+    ),
+]
+NewViews = Annotated[
+    str | None,
+    typer.Option(
+        help="For a new model: what to learn of every photo: one (the photo), mirror (also "
+        "mirrored, 2 × the time) or crops (also its corners, 5 × the time).",
+        show_default="one",
+    ),
+]
+Views = Annotated[
+    str,
+    typer.Option(
+        help="Average the scores of several views of a photo: mirror (2 × the time) or crops (5 × "
+        "the time)."
     ),
 ]
 NewComponents = Annotated[
@@ -84,7 +108,7 @@ _IN_OPTIONS = (
     (r" \(\w+=(?:True|…)\)", ""),
     (r"(?<!')\bn_components\b(?!')", "--components"),
     (r"(?<!')\brandom_state\b(?!')|^Seed(?= must be)", "--seed"),
-    (r"^(ridge|transform)(?= must be)", r"--\1"),
+    (r"^(ridge|transform|views|quality|minutes)(?= must be)", r"--\1"),
 )
 
 
@@ -101,6 +125,15 @@ def tell_waiting(model: Path, quiet: bool = False) -> Callable[[], None]:
         said = True
 
     return say
+
+
+def tell_views(views: str, quiet: bool) -> None:
+    """Say what more than one view of every photo will cost."""
+    from visvm.cli.terminal import note
+    from visvm.encoders.transform import VIEWS
+
+    if not quiet and (n_views := len(VIEWS[views])) > 1:
+        note(f"Showing the encoder {n_views} views of every photo takes {n_views} × as long.")
 
 
 @contextmanager
@@ -121,30 +154,42 @@ def open_for_learning(
     model: Path,
     encoder: str | None,
     transform: str | None,
+    views: str | None,
     components: int | None,
     ridge: float | None,
     seed: int | None,
+    quality: str | None = None,
+    minutes: float | None = None,
     *,
     cache: bool,
 ) -> "ImageClassifier":
     """Load a model, or begin one with these options; they must not contradict a model's own."""
+    from visvm.encoders.presets import AUTO
     from visvm.image_classifier import ImageClassifier
 
     if not model.exists():
         options: dict[str, Any] = {
             "encoder": encoder,
             "transform": transform,
+            "views": views,
             "n_components": components,
             "ridge": ridge,
             "random_state": seed,
+            "quality": quality,
+            "minutes": minutes,
         }
         given = {name: value for name, value in options.items() if value is not None}
         return ImageClassifier(**given, cache=cache)
-    classifier = ImageClassifier.load(model, cache=cache, encoder=encoder)
+    auto, where = (encoder, None) if encoder == AUTO else (None, encoder)
+    classifier = ImageClassifier.load(model, cache=cache, encoder=where)
     assert classifier.model_ is not None
-    settled = classifier.model_.head.settled
+    settled, name = classifier.model_.head.settled, classifier.encoder_name
     for option, value, own in (
+        ("--encoder", auto, name),
+        ("--quality", quality, _own_quality(name, quality)),
+        ("--minutes", minutes, f"the encoder {name}"),
         ("--transform", transform, classifier.transform),
+        ("--views", views, classifier.views),
         ("--components", components, settled.options.n_components),
         ("--ridge", ridge, settled.ridge),
         ("--seed", seed, settled.seed),
@@ -155,6 +200,16 @@ def open_for_learning(
                 code="option-of-new-model",
             )
     return classifier
+
+
+def _own_quality(encoder: str, wanted: str | None) -> str:
+    """Return the quality that is wanted of a model's encoder if it has it, or else its name."""
+    from visvm.encoders.loading import named
+    from visvm.encoders.presets import at_quality
+
+    if wanted is None or at_quality(named(encoder)[0], wanted) != encoder:
+        return encoder
+    return wanted
 
 
 def require_new(output: Path, force: bool) -> None:

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from visvm.cli.terminal import answer, note, out, table
+from visvm.errors import shown
 from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
-from visvm.model.results import Evaluation, SessionReport, TransformChoice, first_session_note
+from visvm.model.results import (
+    EncoderChoice,
+    Evaluation,
+    SessionReport,
+    TransformChoice,
+    first_session_note,
+)
 from visvm.model.sites import SiteStatistics
 
 if TYPE_CHECKING:
@@ -55,6 +62,8 @@ def show_report(model: Path, report: SessionReport) -> None:
         f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}",
         markup=False,
     )
+    if report.encoder is not None:
+        console.print(_chosen_encoder(report.encoder), markup=False)
     if report.transform is not None:
         console.print(_chosen(report.transform), markup=False)
     if report.settled_on is not None:
@@ -86,6 +95,24 @@ def _chosen(choice: TransformChoice) -> str:
     return f"transform {choice.transform}, {why}: {tried}"
 
 
+def _chosen_encoder(choice: EncoderChoice) -> str:
+    """Say which encoder was chosen, why, and what each of them has shown."""
+    time = "" if choice.minutes is None else f" ({choice.minutes:g} minutes)"
+    said = f"encoder {choice.encoder}, {choice.why}{time}"
+    if not choice.milliseconds:
+        return said
+    shown = [
+        f"{name} {percent(share)} right at {choice.milliseconds[name]:.0f} ms an image"
+        for name, share in sorted(choice.accuracies.items(), key=lambda item: -item[1])
+    ] + [
+        f"{name} not tried at {milliseconds:.0f} ms an image"
+        for name, milliseconds in choice.milliseconds.items()
+        if name not in choice.accuracies
+    ]
+    sample = f"of {choice.n} photos left out in turn, " if choice.n else ""
+    return f"{said}: {sample}{', '.join(shown)}"
+
+
 def show_statistics(path: Path, sums: SiteStatistics) -> None:
     """Show what is in a site's sums."""
     skipped = sums.history[0]["skipped"]
@@ -110,7 +137,8 @@ def show_evaluation(result: Evaluation) -> None:
         columns = ["class", "taken for", "images"]
         console.print(table("most frequent confusions", columns, pairs, right=columns[2:]))
     if result.skipped:
-        console.print(f"skipped, as they are not images: {', '.join(result.skipped)}", markup=False)
+        files = ", ".join(map(shown, result.skipped))
+        console.print(f"skipped, as they are not images: {files}", markup=False)
     console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
 
 
@@ -130,6 +158,7 @@ def describe(path: Path) -> dict[str, Any]:
         "encoder": header.encoder.name,
         "weights_sha256": header.encoder.digest,
         "transform": header.encoder.transform,
+        "views": header.encoder.views,
         "n_components": head.n_components,
         "ridge": head.chosen_ridge,
         "layers": list(head.layers),
@@ -174,14 +203,14 @@ def show_model(described: dict[str, Any]) -> None:
         f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
         f"{sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
-        f"transform {described['transform']}, blocks {blocks}, "
+        f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
         f"D = {described['n_components']}, λ = {described['ridge']:g}\n{_what_for(described)}",
         markup=False,
     )
 
 
 def _skipped(files: Sequence[str]) -> str:
-    return f"skipped {counted(len(files), 'unreadable file')}: {', '.join(files)}"
+    return f"skipped {counted(len(files), 'unreadable file')}: {', '.join(map(shown, files))}"
 
 
 def _when(moment: str) -> str:

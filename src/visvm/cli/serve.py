@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,11 @@ from visvm.cli.options import (
     ModelPath,
     NewComponents,
     NewEncoder,
+    NewQuality,
     NewRidge,
     NewSeed,
     NewTransform,
+    NewViews,
     Quiet,
     open_for_learning,
     tell_waiting,
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
     from visvm.service.store import Signature
 
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")]
+
 
 def serve(
     model: ModelPath,
@@ -32,11 +37,11 @@ def serve(
         str,
         typer.Option(help="Address to serve on; any but this machine's own needs VISVM_TOKEN."),
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")
-    ] = 8000,
+    port: Port = 8000,
     encoder: NewEncoder = None,
+    quality: NewQuality = None,
     transform: NewTransform = None,
+    views: NewViews = None,
     components: NewComponents = None,
     ridge: NewRidge = None,
     seed: NewSeed = None,
@@ -65,16 +70,27 @@ def serve(
     if verbose:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
         logging.getLogger("visvm.service").setLevel(logging.INFO)
-    new = (encoder, transform, components, ridge, seed)
+    new = (_named(encoder), transform, views, components, ridge, seed, quality)
     serve_model(
         model,
-        lambda: _opened(model, lambda: open_for_learning(model, *new, cache=False), quiet),
+        lambda: _opened(model, partial(open_for_learning, model, *new, cache=False), quiet),
         host=host,
         port=port,
         tokens=Tokens(os.environ.get("VISVM_TOKEN"), os.environ.get("VISVM_READ_TOKEN")),
         limits=Limits(upload_bytes=max_upload << 20),
         started=lambda address, classifier: _welcome(model, address, classifier, quiet),
     )
+
+
+def _named(encoder: str | None) -> str | None:
+    """Return an encoder's name; refuse to let photos choose it, which are decoded before that."""
+    if encoder == "auto":
+        raise InputError(
+            "The service encodes photos before a first session could choose an encoder. Name one, "
+            "or make the model with 'visvm learn --encoder auto'.",
+            code="encoder-auto-served",
+        )
+    return encoder
 
 
 def _opened(

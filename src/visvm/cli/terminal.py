@@ -1,6 +1,7 @@
 """What the command line shows: bars and notes on standard error, results on standard output."""
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +24,30 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
+from visvm.errors import UNPRINTABLE, escaped
 from visvm.progress import Progress, silent
+
+
+class _Console(Console):
+    """A console that no name from a file can steer."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does, text escaped."""
+        super().print(*map(_safe, objects), **options)
+
+
+def _safe(value: Any) -> Any:
+    return "\n".join(map(escaped, value.split("\n"))) if isinstance(value, str) else value
 
 
 def out() -> Console:
     """Standard output; colours only on a terminal."""
-    return Console(highlight=False, soft_wrap=True)
+    return _Console(highlight=False, soft_wrap=True)
 
 
 def err() -> Console:
     """Standard error; colours only on a terminal."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
@@ -45,7 +59,12 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
     """Write JSON to standard output; data classes and paths as JSON has them."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     said = json.dumps(value, ensure_ascii=not unicode, indent=indent, default=_jsonable)
-    sys.stdout.write(said + "\n")
+    # of strings alone, where JSON has an escape for each
+    sys.stdout.write(UNPRINTABLE.sub(_as_json, said) + "\n")
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}"
 
 
 def _jsonable(value: Any) -> Any:
@@ -72,7 +91,7 @@ def table(
     for column in columns:
         result.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        result.add_row(*(Text(str(cell)) for cell in row))
+        result.add_row(*(Text(escaped(str(cell))) for cell in row))
     return result
 
 

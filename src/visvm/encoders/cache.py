@@ -3,7 +3,9 @@
 The cache is one SQLite file in write-ahead mode: what was committed survives kill -9, and several
 processes can read and write at once. An entry's key is a digest of the image's content, the
 encoder's weights and the transform. So renaming a photo costs nothing, and no change that matters
-is overlooked. When the file outgrows its limit, the entries unused for longest are removed.
+is overlooked. Each entry ends with a checksum: one that was altered, or is older than checksums,
+counts as missing, and the image is encoded again. When the file outgrows its
+limit, the entries unused for longest are removed.
 """
 
 import hashlib
@@ -29,6 +31,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _PATIENCE = 60.0  # seconds to wait for another process
 # the latter where SQLite's own message quotes a damaged file
 _FAILURES = (sqlite3.Error, UnicodeDecodeError)
+_CHECKSUM_BYTES = 8
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS features "
     "(key BLOB PRIMARY KEY, used INTEGER NOT NULL, value BLOB NOT NULL)"
@@ -95,22 +98,21 @@ class FeatureCache:
             self._database = _connect(self.path)
 
     def get(self, key: bytes) -> LayerFeatures | None:
-        """Return the features of this key, (width,), or None."""
+        """Return the features of this key, (width,); None if there are none, or damaged ones."""
         with self._lock, self._sentences():
             row = self._database.execute(
                 "SELECT value FROM features WHERE key = ?", (key,)
             ).fetchone()
-            if row is None:
-                return None
-            self._hits.add(key)
-            if not isinstance(row[0], bytes) or len(row[0]) % 4:
-                raise sqlite3.DatabaseError("an entry does not hold features")
-        return np.frombuffer(row[0], dtype="<f4")
+        features = None if row is None else _unpacked(key, row[0])
+        if features is not None:
+            with self._lock:
+                self._hits.add(key)
+        return features
 
     def put(self, features: Mapping[bytes, LayerFeatures]) -> None:
         """Keep features, all of them or none; remove the oldest others to make room."""
         now = time.time_ns()
-        rows = [(key, now, value.astype("<f4").tobytes()) for key, value in features.items()]
+        rows = [(key, now, _packed(key, value)) for key, value in features.items()]
         with self._lock, self._sentences(), self._transaction():
             self._touch(now)
             self._database.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?)", rows)
@@ -184,6 +186,27 @@ class FeatureCache:
                 "cache clear', set VISVM_CACHE to another folder, or use --no-cache.",
                 code="cache-unusable",
             ) from error
+
+
+def _packed(key: bytes, features: LayerFeatures) -> bytes:
+    """Return the bytes of features, and behind them a checksum that belongs to this key."""
+    content = features.astype("<f4").tobytes()
+    return content + _checksum(key, content)
+
+
+def _unpacked(key: bytes, value: object) -> LayerFeatures | None:
+    """Return the features in an entry; None where it was altered, or has no checksum yet."""
+    if not isinstance(value, bytes) or len(value) % 4:
+        return None
+    content, checksum = value[:-_CHECKSUM_BYTES], value[-_CHECKSUM_BYTES:]
+    if _checksum(key, content) != checksum:
+        return None
+    features: LayerFeatures = np.frombuffer(content, dtype="<f4")
+    return features if np.isfinite(features).all() else None
+
+
+def _checksum(key: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(content, key=key[:64], digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

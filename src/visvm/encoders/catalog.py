@@ -31,6 +31,8 @@ class CatalogEntry:
     preprocessing : Preprocessing
     positions : tuple of str, optional
         The position embeddings, as ``resize_graph`` takes them.
+    patch : int, optional
+        Side of a patch in pixels, where there are `positions`.
     projection : tuple of two str, optional
         First and last tensor of what follows the blocks: the final block's CLS token, and the
         encoder's own output.
@@ -47,6 +49,7 @@ class CatalogEntry:
     blocks: tuple[str, ...]
     preprocessing: Preprocessing
     positions: tuple[str, ...] = ()
+    patch: int | None = None
     projection: tuple[str, str] | None = None
 
 
@@ -64,6 +67,7 @@ _ENTRIES = (
         preprocessing=Preprocessing(size=224, resize=256, mean=IMAGENET_MEAN, std=IMAGENET_STD),
         # of 37 × 37 patches; to the CLS token's the file adds the token itself, which is equal
         positions=("/Cast_output_0", "model.cls_token", "onnx::Reshape_1360"),
+        patch=14,
         projection=("/blocks.11/Add_1_output_0", "/norm/Add_1_output_0"),
     ),
     CatalogEntry(
@@ -84,6 +88,7 @@ _ENTRIES = (
             "/vision_model/embeddings/position_embedding/Gather_output_0",
             "vision_model.embeddings.position_embedding.weight",
         ),
+        patch=16,
         projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),
 )

@@ -48,12 +48,19 @@ class TransformersEncoder(TowerEncoder):
         Side of the pictures that it is to take.
     device : str, optional
         A device of torch; by default CUDA if there is one, otherwise the CPU.
+    from_hub : bool, default=True
+        Whether files may be fetched.
     """
 
     def __init__(
-        self, source: str | Path, *, size: int | None = None, device: str | None = None
+        self,
+        source: str | Path,
+        *,
+        size: int | None = None,
+        device: str | None = None,
+        from_hub: bool = True,
     ) -> None:
-        name = str(source)
+        name, local = str(source), not from_hub
         _, transformers = import_torch()
         if not Path(source).is_dir() and not _HUB_NAME.fullmatch(name):
             raise EncoderError(
@@ -66,7 +73,7 @@ class TransformersEncoder(TowerEncoder):
                 code="encoder-config-missing",
             )
         with quiet(transformers):
-            config = _read_config(transformers, name)
+            config = _read_config(transformers, name, local)
             model_type = config.get("model_type")
             if model_type not in FAMILIES:
                 raise EncoderError(
@@ -74,7 +81,7 @@ class TransformersEncoder(TowerEncoder):
                     f"Use one of {', '.join(FAMILIES)}.",
                     code="encoder-kind-unsupported",
                 )
-            preprocessing = _read_preprocessing(transformers, name)
+            preprocessing = _read_preprocessing(transformers, name, local)
             family = FAMILIES[model_type]
             # CLIP with two towers has this outside of both; 512 is transformers' own default.
             given = (
@@ -82,6 +89,7 @@ class TransformersEncoder(TowerEncoder):
                 if family.vision_class == CLIP_CLASS
                 else {}
             )
+            given["local_files_only"] = local
             module = load_module(family.vision_class, name, name, **given)
         super().__init__(name, module, preprocessing, size=size, device=device)
 
@@ -168,9 +176,9 @@ def normalisation(mean: Any, std: Any, where: str) -> dict[str, tuple[float, flo
     return fields
 
 
-def _read_config(transformers: Any, name: str) -> dict[str, Any]:
+def _read_config(transformers: Any, name: str, local: bool) -> dict[str, Any]:
     try:
-        config, _ = transformers.PretrainedConfig.get_config_dict(name)
+        config, _ = transformers.PretrainedConfig.get_config_dict(name, local_files_only=local)
     except (OSError, ValueError) as error:
         raise WeightsError(
             f"config.json of {name} cannot be read or fetched ({first_line(error)}). "
@@ -180,11 +188,10 @@ def _read_config(transformers: Any, name: str) -> dict[str, Any]:
     return cast(dict[str, Any], config)
 
 
-def _read_preprocessing(transformers: Any, name: str) -> Preprocessing:
+def _read_preprocessing(transformers: Any, name: str, local: bool) -> Preprocessing:
+    processor = transformers.image_processing_base.ImageProcessingMixin
     try:
-        config, _ = (
-            transformers.image_processing_base.ImageProcessingMixin.get_image_processor_dict(name)
-        )
+        config, _ = processor.get_image_processor_dict(name, local_files_only=local)
     except (OSError, ValueError):
         raise EncoderError(
             f"preprocessor_config.json of {name} cannot be read. "

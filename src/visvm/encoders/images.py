@@ -8,14 +8,13 @@ state, and ``decode`` may run in many threads.
 Colours are taken as they are stored; embedded colour profiles are not applied.
 """
 
-import hashlib
 import importlib
 import io
+import math
 import os
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -32,24 +31,19 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from visvm.encoders.encoder import Pixels, Preprocessing
+from visvm.encoders.bounds import check_work
+from visvm.encoders.encoder import Pixels
+from visvm.encoders.transform import Box, Transform
 from visvm.errors import ImageError, InputError
 
-TRANSFORMS: Final = ("crop", "squash", "pad")
-DEFAULT_TRANSFORM: Final = "squash"  # benchmarks/TRANSFORMS.md
 MAX_PIXELS: Final = 200_000_000
+_MODERN_PIXELS: Final = 60_000_000  # of WebP, AVIF and HEIC, which take twice the memory of others
 SUFFIXES: Final = {
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".tif", ".tiff"),
     *(".bmp", ".dib", ".avif"),
     # also without the plug-in: reading one then says how to get it
     *(".heic", ".heics", ".heif", ".heifs", ".hif"),
 }
-# raise it with every change that gives other pixels: cached features depend on it
-PIPELINE_VERSION: Final = 1
-
-Box = tuple[float, float, float, float]
-"""Left, upper, right and lower edge of a part of an image, in pixels."""
-
 # What Pillow, its codecs and numpy raise on a damaged file. RuntimeError comes from libheif; a
 # Warning is raised only where the program around us has turned warnings into errors.
 _DAMAGE: Final = (
@@ -106,109 +100,6 @@ def find_images(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def check_transform(kind: object, *others: str) -> None:
-    """Refuse an unknown kind of transform; those and the others are known."""
-    if kind not in (known := (*others, *TRANSFORMS)):
-        raise InputError(
-            f"The 'transform' parameter must be one of {', '.join(known)}. Got {kind!r} instead.",
-            code="transform-unknown",
-        )
-
-
-@dataclass(frozen=True)
-class Transform:
-    """How a picture of any shape becomes the square that an encoder takes.
-
-    Parameters
-    ----------
-    kind : "crop", "squash" or "pad"
-        "crop" brings the shorter side to ``preprocessing.resize`` and cuts out the centre; "squash"
-        brings both sides to ``preprocessing.size``, whatever the aspect ratio; "pad" brings the
-        longer side to it and fills up with the mean colour. All bicubic.
-    preprocessing : Preprocessing
-
-    Examples
-    --------
-    >>> half = Preprocessing(size=2, resize=2, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
-    >>> Transform("crop", half).pixels(Image.new("RGB", (8, 4), "red"))[:, 0, 0].tolist()
-    [1.0, -1.0, -1.0]
-    """
-
-    kind: str
-    preprocessing: Preprocessing
-
-    def __post_init__(self) -> None:
-        check_transform(self.kind)
-        if not 1 <= self.preprocessing.size <= self.preprocessing.resize:
-            given = f"size {self.preprocessing.size} and resize {self.preprocessing.resize}"
-            raise InputError(
-                f"The 'preprocessing' parameter must have 1 ≤ size ≤ resize. Got {given} instead.",
-                code="preprocessing-invalid",
-            )
-
-    @property
-    def key(self) -> str:
-        """A short name: two transforms with one key give the same pixels."""
-        p = self.preprocessing
-        sides = (p.size, p.resize) if self.kind == "crop" else (p.size,)
-        content = repr((sides, [float(number) for number in (*p.mean, *p.std)]))
-        digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-        return f"{self.kind}-{p.size}-v{PIPELINE_VERSION}-{digest}"
-
-    def scaled(self, width: float, height: float) -> tuple[int, int]:
-        """Return width and height of the scaled picture, before the centre is cut out."""
-        if self.kind == "squash":
-            return self.preprocessing.size, self.preprocessing.size
-        if self.kind == "pad":
-            size, long = self.preprocessing.size, max(width, height)
-            return max(round(size * width / long), 1), max(round(size * height / long), 1)
-        resize, short = self.preprocessing.resize, min(width, height)
-        return int(resize * width / short), int(resize * height / short)
-
-    def pixels(self, image: Image.Image, box: Box | None = None) -> Pixels:
-        """Return the normalised pixels of an upright image, (3, size, size).
-
-        Parameters
-        ----------
-        image : Image of any mode
-        box : Box, optional
-            The part of the image that counts as the picture; all of it by default.
-        """
-        p = self.preprocessing
-        left, top, right, bottom = box or (0, 0, *image.size)
-        width, height = self.scaled(right - left, bottom - top)
-        # Resampling the centre alone gives the pixels that cutting it out of the scaled picture
-        # would give, and a picture of 1 × 5000 does not grow to 224 × 1 120 000 on the way.
-        x0, x1 = _centre(left, right, width, min(width, p.size))
-        y0, y1 = _centre(top, bottom, height, min(height, p.size))
-        square = _rgb(image).resize(
-            (min(width, p.size), min(height, p.size)),
-            Image.Resampling.BICUBIC,
-            box=(x0, y0, x1, y1),
-            reducing_gap=3.0,
-        )
-        if self.kind == "pad":
-            # in whole grey levels, so that the square can be kept as a picture
-            colour = tuple(round(255 * mean) for mean in p.mean)
-            corner = (p.size - square.width) // 2, (p.size - square.height) // 2
-            shown, square = square, Image.new("RGB", (p.size, p.size), colour)
-            square.paste(shown, corner)
-        mean, std = (
-            np.array(numbers, dtype=np.float64)[:, None, None] for numbers in (p.mean, p.std)
-        )
-        pixels = np.asarray(square).transpose(2, 0, 1).astype(np.float32, order="C")
-        pixels *= (1 / (255 * std)).astype(np.float32)
-        pixels -= (mean / std).astype(np.float32)
-        return pixels
-
-
-def _centre(start: float, end: float, scaled: int, size: int) -> tuple[float, float]:
-    """Return which part of a side, start…end, becomes the middle `size` of its `scaled` pixels."""
-    first = (scaled - size) // 2
-    # Multiplied before it is divided: exact at the edge, beyond which Pillow refuses to go.
-    return start + first * (end - start) / scaled, start + (first + size) * (end - start) / scaled
-
-
 def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> Pixels:
     """Decode the content of an image file to normalised pixels, (3, size, size).
 
@@ -220,12 +111,13 @@ def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> P
     A file that is empty, damaged, cut short or too large raises ``ImageError``, whose message
     leaves the file's name to the caller. A JPEG may have `max_pixels`. The other formats cannot be
     decoded at a reduced size, so they also keep to ``PIL.Image.MAX_IMAGE_PIXELS``, by default 89
-    megapixels.
+    megapixels, and WebP, AVIF and HEIC to 60. ``bounds.py`` bounds the parts of a file.
 
     Examples
     --------
     >>> file = io.BytesIO()
     >>> Image.new("L", (40, 30), 255).save(file, "PNG")
+    >>> from visvm.encoders.encoder import Preprocessing
     >>> half = Preprocessing(size=16, resize=16, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
     >>> square = Transform("squash", half)
     >>> decode(file.getvalue(), square).shape
@@ -237,7 +129,8 @@ def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> P
     try:
         with _open(data) as image:
             box = _load(image, transform, max_pixels)
-            return transform.pixels(*_upright(image, box))
+            upright, box = _upright(image, box)
+            return transform.pixels(_rgb(upright), box)
     except ImageError:
         raise
     except Image.DecompressionBombError as error:
@@ -277,6 +170,7 @@ def _open(data: bytes) -> ImageFile.ImageFile:
     """Return the image with its header read and its pixels not yet decoded."""
     if not data:
         raise ImageError("the file is empty", code="image-empty")
+    check_work(data)
     for signatures, reader in _READERS:
         if data.startswith(signatures):
             return reader(io.BytesIO(data))
@@ -311,12 +205,15 @@ def _load(image: ImageFile.ImageFile, transform: Transform, limit: int) -> Box:
     # decoded in full, whatever memory that takes
     if not isinstance(image, JpegImagePlugin.JpegImageFile):
         limit = min(limit, Image.MAX_IMAGE_PIXELS or limit)
+        if image.format in ("WEBP", "AVIF", "HEIF"):
+            limit = min(limit, _MODERN_PIXELS)
     if image.width * image.height > limit:
         raise _too_large(limit)
     drafted = None
     if isinstance(image, JpegImagePlugin.JpegImageFile):
-        width, height = transform.scaled(*image.size)
-        drafted = image.draft(None, (2 * width, 2 * height))
+        sides = transform.scaled(*image.size)
+        width, height = (math.ceil(2 * side / transform.share) for side in sides)
+        drafted = image.draft(None, (width, height))
     image.load()
     # The reduced image is rounded up to whole pixels: the picture ends within the last ones.
     return drafted[1] if drafted else (0, 0, *image.size)
@@ -383,10 +280,12 @@ def _eight_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
     ranges = (1.0, 255.0, 65535.0) if grey.dtype.kind == "f" else (65535.0,)
     white = next((white for white in ranges if low >= 0 and high <= white), None)
     black, white = (0.0, white) if white else (low, high)
-    values: NDArray[np.floating] = grey.astype(
-        np.float32 if grey.dtype.itemsize == 2 else np.float64
-    )
-    values -= black
-    values *= 255 / ((white - black) or 1)
-    eight: NDArray[np.uint8] = np.rint(values).astype(np.uint8)
+    eight = np.empty(grey.shape, dtype=np.uint8)
+    exact = np.float32 if grey.dtype.itemsize == 2 else np.float64
+    step = max(1, 2**20 // grey.shape[1])  # rows at a time, for the memory
+    for rows in (slice(top, top + step) for top in range(0, len(grey), step)):
+        values: NDArray[np.floating] = grey[rows].astype(exact)
+        values -= black
+        values *= 255 / ((white - black) or 1)
+        eight[rows] = np.rint(values, out=values)
     return eight

@@ -13,7 +13,7 @@ from visvm.progress import Progress, silent
 _CHECKPOINTS = {".pt", ".pth", ".bin", ".safetensors"}
 
 
-def load_encoder(name: str, progress: Progress = silent) -> Encoder:
+def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = True) -> Encoder:
     """Load an encoder.
 
     Parameters
@@ -25,6 +25,8 @@ def load_encoder(name: str, progress: Progress = silent) -> Encoder:
         model, or its name on the hub (``owner/model``).
     progress : callable, optional
         Called with the bytes downloaded, where a catalogue's weights are not on this machine yet.
+    from_hub : bool, default=True
+        Whether a name on the hub may be fetched from there; what is on this machine always serves.
     """
     bare, size = named(name)
     if bare in CATALOG:
@@ -43,9 +45,11 @@ def load_encoder(name: str, progress: Progress = silent) -> Encoder:
 
         return load_checkpoint(path, size=size)
     if path.is_dir() or bare.count("/") == 1:
+        if not from_hub:
+            require_local(bare)
         from visvm.encoders.huggingface import TransformersEncoder
 
-        return TransformersEncoder(expanded, size=size)
+        return TransformersEncoder(expanded, size=size, from_hub=from_hub)
     if bare.partition("@")[0] in CATALOG:
         raise EncoderError(
             f"{name!r} has no size behind its @. Give one such as {bare.partition('@')[0]}@336.",
@@ -68,6 +72,15 @@ def known_digest(name: str) -> str | None:
     """Return the digest of an encoder of the catalogue, of others None: before it is fetched."""
     bare, size = named(name)
     return sized_digest(CATALOG[bare].sha256, size) if bare in CATALOG else None
+
+
+def absolute(name: str) -> str:
+    """Return the name of an encoder; where it is a path, one that holds from any folder."""
+    bare, size = split_size(name)
+    path = Path(os.path.expanduser(bare))
+    if known_digest(name) is not None or not path.exists():
+        return name
+    return str(path.resolve()) if size is None else f"{path.resolve()}@{size}"
 
 
 def require_local(name: str) -> None:

@@ -32,7 +32,7 @@ from visvm.encoders.encoder import (
     check_final,
 )
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
-from visvm.encoders.resolution import resize_graph, sized_digest
+from visvm.encoders.resolution import patch_side, resize_graph, sized_digest
 from visvm.errors import EncoderError
 from visvm.progress import Progress
 
@@ -71,7 +71,11 @@ class OnnxEncoder:
     ----------
     layer_dims, preprocessing
         As in ``Encoder``.
+    patch : int or None
+        Side of a patch in pixels; None unless it is known how to take other sizes.
     """
+
+    patch: int | None = None
 
     def __init__(
         self, name: str, digest: str, model: Path | bytes, size: int | None = None
@@ -157,11 +161,14 @@ def load_file(path: Path, size: int | None) -> OnnxEncoder:
         ) from error
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
     name, size = str(path), None if size == preprocessing.size else size
+    patch = patch_side(model) if positions else None
     if size is not None:
         resize_graph(name, model, positions, size)
         name = f"{name}@{size}"
     content = prepare(model, blocks, preprocessing)
-    return OnnxEncoder(name, sized_digest(digest, size), content, size)
+    encoder = OnnxEncoder(name, sized_digest(digest, size), content, size)
+    encoder.patch = patch
+    return encoder
 
 
 def _places(model: "onnx.ModelProto") -> list[str]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder, LayerFeatures, Pixels
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.images import decode
 from visvm.encoders.sources import Source, content_of
+from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, ImageError, shown
 from visvm.progress import Progress, silent
 
@@ -31,26 +32,32 @@ class Unreadable:
 
 @dataclass
 class ReadImage:
-    """An image on its way: decoded, found in the cache, or unreadable.
+    """An image on its way, in all its views: decoded, found in the cache, or unreadable.
 
     Attributes
     ----------
     path : str
         What messages call it.
-    key : bytes
-        Key of its features in the cache.
-    pixels : array of shape (3, size, size) or None
-        None once there are features.
-    features : array of shape (width,) or None
+    keys : list of bytes
+        Keys of its views' features in the cache.
+    pixels : dict of arrays of shape (3, size, size)
+        By view, of those that have no features yet.
+    features : dict of arrays of shape (width,)
+        By view.
     reason : str
-        Why there are neither.
+        Why there is neither.
     """
 
     path: str
-    key: bytes = b""
-    pixels: Pixels | None = None
-    features: LayerFeatures | None = None
+    keys: list[bytes] = field(default_factory=list)
+    pixels: dict[int, Pixels] = field(default_factory=dict)
+    features: dict[int, LayerFeatures] = field(default_factory=dict)
     reason: str = ""
+
+    @property
+    def rows(self) -> LayerFeatures:
+        """Features of all views, (V, width)."""
+        return np.stack([self.features[view] for view in sorted(self.features)])
 
 
 @dataclass
@@ -61,7 +68,8 @@ class Encoded:
     ----------
     places : list of int
         Their positions among the images given.
-    features : array of shape (n, width)
+    features : array of shape (n, V, width)
+        Of every view.
     unreadable : list of Unreadable
         The other images.
     """
@@ -72,7 +80,10 @@ class Encoded:
 
 
 def encode_stream(
-    images: Sequence[Source], encoder: Encoder, transform: Transform, cache: FeatureCache | None
+    images: Sequence[Source],
+    encoder: Encoder,
+    views: Sequence[Transform],
+    cache: FeatureCache | None,
 ) -> Iterator[list[tuple[str, LayerFeatures] | Unreadable]]:
     """Encode images in order, some at a time.
 
@@ -80,17 +91,18 @@ def encode_stream(
     ----------
     images : sequence of Source
     encoder : Encoder
-    transform : Transform
+    views : sequence of Transform
+        What of an image is encoded: each view has features of its own.
     cache : FeatureCache, optional
 
     Yields
     ------
     list
-        For every image its features, (width,), or why there are none.
+        For every image the features of its views, (V, width), or why there are none.
     """
 
     def prepare(source: Source) -> ReadImage:
-        return read_image(source, encoder.digest, encoder.layer_dims, transform, cache)
+        return read_image(source, encoder.digest, encoder.layer_dims, views, cache)
 
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="visvm-decode") as pool:
         coming: deque[Future[ReadImage]] = deque()
@@ -102,7 +114,7 @@ def encode_stream(
                 batch.append(coming.popleft().result())
                 coming.extend(pool.submit(prepare, source) for source in islice(left, 1))
                 if (
-                    sum(image.pixels is not None for image in batch) == BATCH_SIZE
+                    sum(len(image.pixels) for image in batch) >= BATCH_SIZE
                     or len(batch) == _AHEAD
                     or not coming
                 ):
@@ -117,19 +129,19 @@ def encode_stream(
 def encode_files(
     images: Sequence[Source],
     encoder: Encoder,
-    transform: Transform,
+    views: Sequence[Transform],
     cache: FeatureCache | None,
     progress: Progress = silent,
     stage: str = "encoding",
 ) -> Encoded:
     """Encode images all together; parameters as in ``encode_stream``, and the stage to report."""
     width = sum(encoder.layer_dims)
-    features = np.empty((len(images), width), dtype=np.float32)
+    features = np.empty((len(images), len(views), width), dtype=np.float32)
     places: list[int] = []
     unreadable: list[Unreadable] = []
     done = 0
     progress(stage, 0, len(images))
-    for outcomes in encode_stream(images, encoder, transform, cache):
+    for outcomes in encode_stream(images, encoder, views, cache):
         for outcome in outcomes:
             if isinstance(outcome, Unreadable):
                 unreadable.append(outcome)
@@ -145,52 +157,51 @@ def read_image(
     source: Source,
     weights_digest: str,
     layer_dims: tuple[int, ...],
-    transform: Transform,
+    views: Sequence[Transform],
     cache: FeatureCache | None,
 ) -> ReadImage:
-    """Read an image and look up its features for these weights; decode it if there are none."""
+    """Read an image and look up its views' features; decode those that have none."""
     image = ReadImage("an image in memory" if isinstance(source, bytes) else str(source))
     try:
         content = content_of(source)
     except OSError as error:
-        image.reason = error.strerror or str(error)
+        image.reason = error.strerror or str(error) or type(error).__name__
         return image
-    if cache is not None:
-        image.key = feature_key(content, weights_digest, transform.key)
-        image.features = cache.get(image.key)
-        if image.features is not None and image.features.shape == (sum(layer_dims),):
-            return image
-    try:
-        image.pixels = decode(content, transform)
-    except ImageError as error:
-        image.reason = str(error)
+    for view, transform in enumerate(views):
+        if cache is not None:
+            image.keys.append(feature_key(content, weights_digest, transform.key))
+            found = cache.get(image.keys[-1])
+            if found is not None and found.shape == (sum(layer_dims),):
+                image.features[view] = found
+                continue
+        try:
+            image.pixels[view] = decode(content, transform)
+        except ImageError as error:
+            return ReadImage(image.path, reason=str(error))
     return image
 
 
 def encode_images(batch: Sequence[ReadImage], encoder: Encoder, cache: FeatureCache | None) -> None:
     """Encode the decoded images of a batch, in place, and cache their features."""
-    fresh = [image for image in batch if image.pixels is not None]
+    fresh = [(image, view) for image in batch for view in image.pixels]
     if not fresh:
         return
-    encoded = encoder.encode(
-        np.stack([image.pixels for image in fresh if image.pixels is not None])
-    )
-    for image, features in zip(fresh, encoded, strict=True):
+    encoded = encoder.encode(np.stack([image.pixels[view] for image, view in fresh]))
+    for (image, view), features in zip(fresh, encoded, strict=True):
         if not np.isfinite(features).all():
             raise EncoderError(
                 f"{encoder.name} gives features that are not finite for {image.path}. "
                 "Use another encoder.",
                 code="features-not-finite",
             )
-        image.features, image.pixels = features, None
+        image.features[view] = features
+        del image.pixels[view]
     if cache is not None:
-        cache.put({image.key: image.features for image in fresh if image.features is not None})
+        cache.put({image.keys[view]: image.features[view] for image, view in fresh})
 
 
 def _outcome(image: ReadImage) -> tuple[str, LayerFeatures] | Unreadable:
-    if image.reason or image.features is None:
-        return Unreadable(image.path, image.reason)
-    return image.path, image.features
+    return Unreadable(image.path, image.reason) if image.reason else (image.path, image.rows)
 
 
 def refuse_unreadable(unreadable: Sequence[Unreadable], remedy: str) -> None:

@@ -107,6 +107,13 @@ def _cubic_weights(old: int, new: int) -> NDArray[np.float64]:
     return weights
 
 
+def patch_side(model: "onnx.ModelProto") -> int | None:
+    """Return the side of the patches that a graph cuts pictures into, None where it cuts none."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    kernels = [node.input[1] for node in model.graph.node if node.op_type == "Conv"]
+    return next((constants[name].dims[-1] for name in kernels if name in constants), None)
+
+
 def resize_graph(name: str, model: "onnx.ModelProto", positions: Sequence[str], size: int) -> None:
     """Make a vision transformer's graph take pictures of another size, in place.
 
@@ -127,12 +134,8 @@ def resize_graph(name: str, model: "onnx.ModelProto", positions: Sequence[str], 
     constants = {tensor.name: tensor for tensor in graph.initializer}
     sources = positions[1:] or positions
     missing = [source for source in sources if source not in constants]
-    patches = [
-        constants[node.input[1]].dims[-1]
-        for node in graph.node
-        if node.op_type == "Conv" and node.input[1] in constants
-    ]
-    if not sources or missing or not patches:
+    patch = patch_side(model)
+    if not sources or missing or patch is None:
         what = f"constant {missing[0]!r}" if missing else "convolution that cuts patches"
         raise EncoderError(
             f"{name} takes one size only: its graph has no "
@@ -142,8 +145,8 @@ def resize_graph(name: str, model: "onnx.ModelProto", positions: Sequence[str], 
         )
     parts = [numpy_helper.to_array(constants[source]) for source in sources]
     table = np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
-    check_size(name, size, patches[0], math.isqrt(len(table)))
-    added = interpolated(table, size // patches[0])[None]
+    check_size(name, size, patch, math.isqrt(len(table)))
+    added = interpolated(table, size // patch)[None]
     target = positions[0]
     kept = [tensor for tensor in graph.initializer if tensor.name != target]
     nodes = [node for node in graph.node if target not in node.output]

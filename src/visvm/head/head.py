@@ -191,7 +191,9 @@ class Head:
         """Return the scores, (n, C), that learned samples would get from a head without them.
 
         Each is left out alone, in closed form; λ and the mixer stay as they are. Samples are given
-        as they were learned, each counted once. All are lifted together: give some hundreds.
+        as they were learned, each counted once, (n, n_inputs); or in several views, (n, V,
+        n_inputs), each of which counted 1/V, and of which the first is scored without all of them.
+        All are lifted together: give some hundreds.
         """
         sums, lift, ridge = self.statistics, self.settled.lift, self.settled.ridge
         svm_cost, coefficients = self.settled.options.svm_cost, self._coefficients()
@@ -203,10 +205,15 @@ class Head:
             # a copy, as the factor kept with the sums is that of λ
             sums, ridge = sums.copy(), least
             coefficients = solve(sums, ridge, svm_cost)
-        scores = scores_of(X, lift, coefficients)
+        rows = X.reshape(-1, X.shape[-1])
+        grouped = (len(X), len(rows) // max(len(X), 1), -1)  # V views of each
+        scores = scores_of(rows, lift, coefficients).reshape(grouped)
         signs = np.where(self.classes == labels[:, None], 1.0, -1.0)
-        rest = 1.0 - leverage(sums, lift(X), ridge, svm_cost)
-        return np.asarray(signs - (signs - scores) / np.maximum(rest, 1e-9)[:, None])
+        # y - f' = (I - H)⁻¹(y - f), by the eigenvectors of H
+        shares, axes = np.linalg.eigh(leverage(sums, lift(rows).reshape(grouped), ridge, svm_cost))
+        along = axes.swapaxes(1, 2) @ (signs[:, None] - scores)
+        along /= np.maximum(1.0 - shares.clip(0.0), 1e-9)[..., None]
+        return np.asarray(signs - (axes[:, :1] @ along)[:, 0])
 
     def _coefficients(self) -> Array:
         assert self.coefficients is not None, "a head gives scores after solved() only"
@@ -224,12 +231,24 @@ class Head:
         if len(added.classes):
             check_one_kind(self.statistics.classes, added.classes)
         dense = isinstance(added.scatter, DenseScatter)
-        self.require_memory(added.scatter.n_rows, len(added.classes), dense=dense, forgets=forgets)
+        longest = added.classes.itemsize
+        self.require_memory(
+            added.scatter.n_rows, len(added.classes), longest, dense=dense, forgets=forgets
+        )
 
     def require_memory(
-        self, n_new: int, n_classes: int, *, dense: bool = False, forgets: bool = False
+        self,
+        n_new: int,
+        n_classes: int,
+        label_bytes: int = 0,
+        *,
+        dense: bool = False,
+        forgets: bool = False,
     ) -> None:
-        """Refuse `n_new` rows with at most `n_classes` new classes if memory cannot hold them."""
+        """Refuse `n_new` rows with at most `n_classes` new classes if memory cannot hold them.
+
+        `label_bytes` is the size of the longest label of those.
+        """
         scatter = self.statistics.scatter
         sizes = memory.SessionSizes(
             n_new=n_new,
@@ -239,8 +258,28 @@ class Head:
             n_inputs=self.settled.lift.kernel_map.n_inputs,
             width=self.settled.lift.width,
             forgets=forgets,
+            label_bytes=max(label_bytes, self.statistics.classes.itemsize),
         )
         memory.require_memory(sizes, self.settled.options.memory_limit)
+
+
+def as_rows(X: Features, labels: Labels) -> tuple[Features, Labels, Array]:
+    """Return the views of samples as samples of their own, with their weights.
+
+    Parameters
+    ----------
+    X : array of shape (n, V, n_inputs)
+        Features of the V views of each.
+    labels : array of shape (n,)
+
+    Returns
+    -------
+    features, labels, weight : arrays of shape (nV, n_inputs), (nV,) and (nV,)
+        The views of a sample count 1/V each, so that together they count as one.
+    """
+    n, n_views = X.shape[:2]
+    weight = np.full(n * n_views, 1.0 / n_views)
+    return X.reshape(n * n_views, -1), np.repeat(labels, n_views), weight
 
 
 def accumulate(

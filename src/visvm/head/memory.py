@@ -42,6 +42,7 @@ class SessionSizes:
     n_selection: int = 0  # samples the base session's choices look at
     n_mixer: int = 0  # numbers held while the mixer is trained
     forgets: bool = False
+    label_bytes: int = 0  # of the longest label
 
     def accumulate_bytes(self) -> int:
         """Return the peak while sums are added and solved: old state, new state and work space."""
@@ -56,7 +57,8 @@ class SessionSizes:
             state = after * self.width + after**2 // 2
         chunk = 4 * min(self.n_new, chunk_rows(self.width)) * self.width
         columns = 8 * (self.width + 1) * (self.n_classes + 1)
-        return _FLOAT * (state + chunk + columns + self.n_inputs * self.width)
+        labels = 4 * self.n_classes * self.label_bytes
+        return _FLOAT * (state + chunk + columns + self.n_inputs * self.width) + labels
 
     def held_bytes(self) -> int:
         """Return what the model holds already."""

@@ -95,41 +95,65 @@ def solve(
 
 
 def leverage(statistics: Statistics, lifted: Array, ridge: float, svm_cost: float) -> Array:
-    """Return how far each sample's score follows its own target: h = φ̃ᵀ(G + μI)⁻¹φ̃, from 0 to 1.
+    """Return how far each sample's scores follow its own target: H = Φ̃(G + μI)⁻¹Φ̃ᵀ / V.
 
-    A learned sample of target y and score f would get the score y - (y - f) / (1 - h) from a model
-    without it. With φ' = φ - m·N/(N + μ) and the names above::
+    V views of a sample, the rows of Φ̃, count 1/V each. Learned with target y and scores f, they
+    would get the scores y - (I - H)⁻¹(y - f) from a model without the sample. With
+    φ' = φ - m·N/(N + μ), z' likewise, and the names above, its entries are, times V::
 
-        h = φ'ᵀ(S + μI)⁻¹φ' - κ(φ'ᵀv)² / (1 + κ·mᵀv) + 1/(N + μ)
+        φ'ᵀ(S + μI)⁻¹z' - κ(φ'ᵀv)(z'ᵀv) / (1 + κ·mᵀv) + 1/(N + μ)
 
-    The lifted samples, (n, D), are in the sums; λ and C_svm are as in `solve`.
+    Parameters
+    ----------
+    statistics : Statistics
+    lifted : array of shape (n, V, D)
+        Samples that are in the sums.
+    ridge, svm_cost : float
+        As in `solve`.
+
+    Returns
+    -------
+    array of shape (n, V, V)
+        Its eigenvalues lie between 0 and 1.
     """
     shift = ridge / svm_cost
     count, mean = statistics.n_samples, statistics.mean
     while True:
-        vectors = np.concatenate([lifted - mean * (count / (count + shift)), mean[None]])
         try:
-            quadratic, along = _inverse_products(statistics, vectors, shift)
+            centred = lifted - mean * (count / (count + shift))
+            quadratic, along, size = _inverse_products(statistics, centred, mean, shift)
             break
         except LinAlgError:
             shift = _raised(statistics, shift)
     pull = count * shift / (count + shift)
-    result = (
-        quadratic[:-1] - pull * along[:-1] ** 2 / (1.0 + pull * along[-1]) + 1.0 / (count + shift)
-    )
-    return np.asarray(np.clip(result, 0.0, 1.0))
+    quadratic -= along[:, :, None] * along[:, None] * (pull / (1.0 + pull * size))
+    quadratic += 1.0 / (count + shift)
+    return np.asarray(quadratic / lifted.shape[1])
 
 
-def _inverse_products(statistics: Statistics, vectors: Array, shift: float) -> tuple[Array, Array]:
-    """Return xᵀ(S + μI)⁻¹x and xᵀ(S + μI)⁻¹z, (n,) each, for every vector x; z is the last one."""
+def _inverse_products(
+    statistics: Statistics, groups: Array, mean: Array, shift: float
+) -> tuple[Array, Array, float]:
+    """Return X(S + μI)⁻¹Xᵀ, (n, V, V), X(S + μI)⁻¹m, (n, V), and mᵀ(S + μI)⁻¹m.
+
+    X is each of the groups, (n, V, D); m is the mean, (D,).
+    """
+    n, n_views, _ = groups.shape
+    vectors = np.concatenate([groups.reshape(n * n_views, -1), mean[None]])
     if isinstance(statistics.scatter, ThinScatter):
-        inside = statistics.scatter.times(vectors.T)  # (rows, n)
+        inside = statistics.scatter.times(vectors.T)  # (rows, nV + 1)
         dual = statistics.scatter.factored(shift).solve(inside)
-        quadratic = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->j", inside, dual)
-        return quadratic / shift, (vectors @ vectors[-1] - inside.T @ dual[:, -1]) / shift
-    with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
-        solved = factor.solve(vectors.T)  # (D, n)
-    return np.einsum("ij,ji->i", vectors, solved), vectors @ solved[:, -1]
+        taken = inside[:, :-1].T.reshape(n, n_views, -1)
+        quadratic = groups @ groups.swapaxes(1, 2)
+        quadratic -= taken @ dual[:, :-1].T.reshape(n, n_views, -1).swapaxes(1, 2)
+        quadratic /= shift
+        along = (vectors @ mean - inside.T @ dual[:, -1]) / shift
+    else:
+        with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
+            solved = factor.solve(vectors.T)  # (D, nV + 1)
+        quadratic = groups @ solved[:, :-1].T.reshape(n, n_views, -1).swapaxes(1, 2)
+        along = vectors @ solved[:, -1]
+    return quadratic, along[:-1].reshape(n, n_views), float(along[-1])
 
 
 def _raised(statistics: Statistics, shift: float) -> float:

@@ -2,6 +2,7 @@
 
 Reading order: ``labelled`` (folders, CSV files and lists → files and labels), ``work`` (what a
 session is to learn, and the ``Engine`` that does it), ``local`` (in this process), ``ray`` and
-``ray_tasks`` (on a cluster), ``choosing`` (what a first session tries beforehand), ``session`` (all
-of it: a model before, a model after, a report).
+``ray_tasks`` (on a cluster), ``choosing`` (what a first session tries beforehand),
+``choosing_encoder`` (the same for encoders), ``session`` (all of it: a model before, a model after,
+a report).
 """

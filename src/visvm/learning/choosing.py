@@ -1,28 +1,42 @@
 """What the first session of a new model finds out about its own photos before it learns them."""
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visvm.encoders.cache import opened_cache
+from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import LayerFeatures
-from visvm.encoders.images import DEFAULT_TRANSFORM, TRANSFORMS, Transform
-from visvm.encoders.pipeline import encode_files
+from visvm.encoders.pipeline import Encoded, encode_files
+from visvm.encoders.transform import DEFAULT_TRANSFORM, TRANSFORMS
 from visvm.head.checks import Labels, seed_of
 from visvm.head.head import Head
 from visvm.head.settle import HeadOptions, settle
+from visvm.learning.labelled import Labelled
 from visvm.learning.work import Work, stratified
 from visvm.model.results import TransformChoice
 from visvm.progress import Progress
 
-_MOST = 400  # photos on which every transform is tried
+_MOST = 400  # photos on which every candidate is tried
 _LEAST = 12
-# The winner's features are kept, so a trial on every sixth photo costs a third more encoding.
-_SHARE = 3 * (len(TRANSFORMS) - 1)
 STANDARD_ERRORS = 1.5  # by which another must be ahead of the default: benchmarks/TRANSFORMS.md
 _COMPONENTS = 2000  # D of the trial, in which accuracies are only compared
+
+
+@contextmanager
+def trial_cache(
+    cache: bool | Path | FeatureCache, chooses: bool
+) -> Iterator[bool | Path | FeatureCache]:
+    """Yield the cache; for a choice without one, one in memory for what the choice encodes."""
+    if cache is not False or not chooses:
+        yield cache
+        return
+    with FeatureCache(Path(":memory:"), limit=2**28) as own:
+        yield own
 
 
 def with_chosen_transform(work: Work, progress: Progress) -> Work:
@@ -32,34 +46,56 @@ def with_chosen_transform(work: Work, progress: Progress) -> Work:
     The default stays unless another one is ahead of it by more than 1.5 standard errors. What is
     encoded for it stays in the work's cache.
     """
-    choice = _choose(work, seed_of(work.options.random_state), progress)
-    return replace(
-        work, transform=Transform(choice.transform, work.encoder.preprocessing), choice=choice
-    )
+    choice = _choose(work, progress)
+    return replace(work, transform=replace(work.transform, kind=choice.transform), choice=choice)
 
 
-def _choose(work: Work, seed: int, progress: Progress) -> TransformChoice:
-    images, encoder = work.images, work.encoder
-    counts = Counter(images.labels)
-    known = images.only({label for label, count in counts.items() if count > 1})
-    most = min(len(images.labels) // _SHARE, _MOST)
-    sample = known.at(stratified(known.labels, most, seed))
-    if len(sample.labels) < _LEAST or len(set(sample.labels)) < 2:
+def _choose(work: Work, progress: Progress) -> TransformChoice:
+    sample = trial_sample(work, len(TRANSFORMS))
+    if sample is None:
         return TransformChoice(DEFAULT_TRANSFORM)
     rights: dict[str, NDArray[np.float64]] = {}
-    with opened_cache(work.cache) as opened:
-        for kind in TRANSFORMS:
-            transform = Transform(kind, encoder.preprocessing)
-            stage = f"trying the transform {kind}"
-            encoded = encode_files(sample.sources, encoder, transform, opened, progress, stage)
-            labels = np.array([sample.labels[place] for place in encoded.places])
-            final = encoded.features[:, -encoder.layer_dims[-1] :]
-            rights[kind] = right_unlearned(final, labels, seed)
+    for kind in TRANSFORMS:
+        candidate = replace(work, transform=replace(work.transform, kind=kind))
+        rights[kind] = rights_of(candidate, sample, f"trying the transform {kind}", progress)
     return TransformChoice(
-        winner(rights),
-        len(rights[DEFAULT_TRANSFORM]),
-        {kind: float(right.mean()) for kind, right in rights.items()},
+        winner(rights, DEFAULT_TRANSFORM), len(rights[DEFAULT_TRANSFORM]), shares(rights)
     )
+
+
+def trial_sample(work: Work, n_candidates: int) -> Labelled | None:
+    """Return the photos on which so many candidates are tried; None if there are too few.
+
+    The winner's features are kept, so a trial costs a third more encoding, whatever the number.
+    """
+    images, counts = work.images, Counter(work.images.labels)
+    known = images.only({label for label, count in counts.items() if count > 1})
+    most = min(len(images.labels) // (3 * (n_candidates - 1)), _MOST)
+    sample = known.at(stratified(known.labels, most, seed_of(work.options.random_state)))
+    return sample if len(sample.labels) >= _LEAST and len(set(sample.labels)) > 1 else None
+
+
+def encoded_for_trial(
+    work: Work, images: Labelled, stage: str, progress: Progress, *, cached: bool = True
+) -> Encoded:
+    """Encode images as the work would, through its cache unless that is not wanted."""
+    with opened_cache(work.cache if cached else False) as cache:
+        return encode_files(images.sources, work.encoder, [work.transform], cache, progress, stage)
+
+
+def rights_of(work: Work, sample: Labelled, stage: str, progress: Progress) -> NDArray[np.float64]:
+    """Return what ``right_unlearned`` does for those photos of a sample that can be read, (n,)."""
+    encoded = encoded_for_trial(work, sample, stage, progress)
+    labels = np.array([sample.labels[place] for place in encoded.places])
+    if len(set(labels.tolist())) < 2:  # the others cannot be read, as learning will say
+        return np.zeros(len(labels))
+    final = encoded.features[:, 0, -work.encoder.layer_dims[-1] :]
+    return right_unlearned(final, labels, seed_of(work.options.random_state))
+
+
+def shares(rights: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
+    """Return the share of photos that each candidate recognised."""
+    return {name: float(right.sum() / max(len(right), 1)) for name, right in rights.items()}
 
 
 def right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
@@ -70,21 +106,27 @@ def right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArr
     return np.asarray(head.classes[scores.argmax(axis=1)] == labels, dtype=np.float64)
 
 
-def winner(rights: dict[str, NDArray[np.float64]], errors: float = STANDARD_ERRORS) -> str:
-    """Return the default transform, or the one that is ahead of it by so many standard errors.
+def winner(
+    rights: Mapping[str, NDArray[np.float64]], default: str, errors: float = STANDARD_ERRORS
+) -> str:
+    """Return the default candidate, or the one that is ahead of it by so many standard errors.
 
     Parameters
     ----------
-    rights : dict of arrays of shape (n,)
-        By transform, what ``right_unlearned`` returns for the same photos.
+    rights : mapping of arrays of shape (n,)
+        By candidate, what ``right_unlearned`` returns for the same photos.
+    default : str
+        One of them.
     errors : float, default=1.5
     """
 
-    def lead(kind: str) -> float:
-        difference = rights[kind] - rights[DEFAULT_TRANSFORM]
+    def lead(name: str) -> float:
+        difference = rights[name] - rights[default]
+        if not len(difference):
+            return 0.0
         error = difference.std() / np.sqrt(len(difference))
         return float(difference.mean() / max(error, 1e-9))
 
-    leads = {kind: lead(kind) for kind in rights}
-    best = max(leads, key=lambda kind: leads[kind])
-    return best if leads[best] > errors else DEFAULT_TRANSFORM
+    leads = {name: lead(name) for name in rights}
+    best = max(leads, key=lambda name: leads[name])
+    return best if leads[best] > errors else default

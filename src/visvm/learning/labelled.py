@@ -1,6 +1,8 @@
 """Folders, CSV files and lists → image files with their labels, and these → layer features."""
 
 import csv
+import hashlib
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +12,17 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform, find_images, is_image_name
+from visvm.encoders.images import find_images, is_image_name
 from visvm.encoders.pipeline import encode_files, refuse_unreadable
-from visvm.encoders.sources import Source, as_source, expanded, is_uri, list_classes
+from visvm.encoders.sources import (
+    RemoteFile,
+    Source,
+    as_source,
+    expanded,
+    is_uri,
+    list_classes,
+)
+from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError, shown
 from visvm.model.labels import Label, check_label
 from visvm.progress import Progress
@@ -40,10 +50,36 @@ class Labelled:
             [self.sources[place] for place in places], [self.labels[place] for place in places]
         )
 
+    @property
+    def key(self) -> str | None:
+        """Tell these files and labels from others; None where there are contents among them.
+
+        It is the SHA-256 of paths, sizes, times and labels. Nobody can read them from it; but one
+        who guesses all of them right, to the nanosecond, can see that they were right.
+        """
+        digest = hashlib.sha256()
+        for source, label in zip(self.sources, self.labels, strict=True):
+            if not isinstance(source, (Path, RemoteFile)):
+                return None
+            where = os.path.abspath(source) if isinstance(source, Path) else str(source)
+            digest.update(json.dumps([where, label, _version(source)]).encode())
+        return digest.hexdigest()
+
+
+def _version(source: Path | RemoteFile) -> str:
+    """Return what changes when a file does: its size and time; nothing if it is gone."""
+    if isinstance(source, RemoteFile):
+        return source.version
+    try:
+        stat = source.stat()
+    except OSError:
+        return ""
+    return f"{stat.st_size} {stat.st_mtime_ns}"
+
 
 @dataclass(frozen=True)
 class LabelledFeatures:
-    """Layer features, (n, width), with their labels, and the files that could not be read."""
+    """Layer features of all views, (n, V, width), with labels, and files that cannot be read."""
 
     features: LayerFeatures
     labels: list[Label]
@@ -59,7 +95,7 @@ class LabelledFeatures:
 def encode_labelled(
     given: Labelled,
     encoder: Encoder,
-    transform: Transform,
+    views: Sequence[Transform],
     cache: bool | Path | FeatureCache,
     stage: str,
     progress: Progress,
@@ -68,7 +104,7 @@ def encode_labelled(
 ) -> LabelledFeatures:
     """Encode labelled files together; refuse those that are not images, or to skip all of them."""
     with opened_cache(cache) as opened:
-        encoded = encode_files(given.sources, encoder, transform, opened, progress, stage)
+        encoded = encode_files(given.sources, encoder, views, opened, progress, stage)
     if not skip_unreadable:
         refuse_unreadable(encoded.unreadable, OR_SKIP)
     labels = [given.labels[place] for place in encoded.places]

@@ -11,16 +11,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.pipeline import Unreadable, encode_stream
-from visvm.encoders.sources import RemoteFile
 from visvm.head.checks import Labels
-from visvm.head.head import Head, accumulate
+from visvm.head.head import Head, accumulate, as_rows
 from visvm.head.memory import chunk_rows
 from visvm.head.settle import Settled, settle
 from visvm.head.statistics import Statistics
@@ -74,6 +72,7 @@ class _LocalRun:
         self._learned, self._done = Learned(), 0
         self._growing: _Growing | None = None
         self._key = None if journal is None else _key(work)
+        self._n_views = len(work.transforms)
 
     def learn(self) -> Learned:
         work, total = self._work, len(self._work.images.sources)
@@ -86,13 +85,14 @@ class _LocalRun:
         left = work.rest[self._done - len(work.sample) :]
         growing = self._growing
         if growing is not None and self._goes_on:
-            growing.head.require_memory(len(left), len(set(work.images.labels)))
-            growing.sums.reserve(len(left))
-        size = min(chunk_rows(work.options.n_components or 1), _MOST_ROWS)
+            n_rows = len(left) * self._n_views
+            growing.head.require_memory(n_rows, len(set(work.images.labels)))
+            growing.sums.reserve(n_rows)
+        size = min(chunk_rows(work.options.n_components or 1), _MOST_ROWS) // self._n_views
         for features, labels in self._pieces(left, size):
             if len(features) and self._goes_on and growing is not None:
                 with self._timed():
-                    accumulate(growing.sums, growing.settled, features, labels)
+                    accumulate(growing.sums, growing.settled, *as_rows(features, labels))
                 self._note()
         if growing is not None:
             self._learned.head = growing.head
@@ -114,13 +114,14 @@ class _LocalRun:
         if not len(features):
             raise sample_unreadable()
         with self._timed():
-            settled = settle(features, labels, work.options, progress=self._progress)
+            # on whole images: other views of one that is held out would give it away
+            settled = settle(features[:, 0], labels, work.options, progress=self._progress)
             self._growing = _Growing(settled, Statistics(settled.lift.width))
-            accumulate(self._growing.sums, settled, features, labels)
+            accumulate(self._growing.sums, settled, *as_rows(features, labels))
         self._note()
 
     def _pieces(self, places: Sequence[int], size: int) -> Iterator[tuple[LayerFeatures, Labels]]:
-        """Yield layer features and labels of the images in these places, `size` files at a time."""
+        """Yield features, (n, V, width), and labels of images, `size` files at a time."""
         outcomes = self._outcomes(places)
         for begin in range(0, len(places), size):
             rows: list[LayerFeatures] = []
@@ -140,7 +141,7 @@ class _LocalRun:
     def _outcomes(self, places: Sequence[int]) -> Iterator[tuple[str, LayerFeatures] | Unreadable]:
         work, done = self._work, self._done
         sources = [work.images.sources[place] for place in places]
-        for outcomes in encode_stream(sources, work.encoder, work.transform, self._cache):
+        for outcomes in encode_stream(sources, work.encoder, work.transforms, self._cache):
             done += len(outcomes)
             self._progress("encoding", done, len(work.images.sources))
             yield from outcomes
@@ -191,30 +192,19 @@ class _LocalRun:
 
 def _key(work: Work) -> str | None:
     """Tell one session from another by the model before it and the files; None for contents."""
-    digest = hashlib.sha256()
+    digest, files = hashlib.sha256(), work.images.key
+    if files is None:
+        return None
 
     def add(*values: object) -> None:
         digest.update(json.dumps(values, default=str).encode())
 
     options = work.options.parameters
-    add(work.encoder.digest, work.transform.key, work.skip_unreadable, work.sample, options)
+    views = [each.key for each in work.transforms]
+    add(work.encoder.digest, *views, work.skip_unreadable, work.sample, options)
     if work.start is not None:
         head, lift = work.start, work.start.settled.lift
         add(lift.digests, head.settled.ridge, head.classes.tolist())
         digest.update(np.ascontiguousarray(head.statistics.class_sums).data)
-    for source, label in zip(work.images.sources, work.images.labels, strict=True):
-        if not isinstance(source, (Path, RemoteFile)):
-            return None
-        add(str(source), label, _version(source))
+    add(files)
     return digest.hexdigest()
-
-
-def _version(source: Path | RemoteFile) -> str:
-    """Return what changes when a file does: its size and time; nothing if it is gone."""
-    if isinstance(source, RemoteFile):
-        return source.version
-    try:
-        stat = source.stat()
-    except OSError:
-        return ""
-    return f"{stat.st_size} {stat.st_mtime_ns}"

@@ -67,7 +67,8 @@ class RayEngine:
                 code="ray-contents",
             )
         if work.start is not None:
-            work.start.require_memory(len(work.images.sources), len(set(work.images.labels)))
+            n_rows = len(work.images.sources) * len(work.transforms)
+            work.start.require_memory(n_rows, len(set(work.images.labels)))
         with _cluster(self.address, self.actors):
             settled, part = self._run(work, progress)
         if settled is None:
@@ -124,7 +125,7 @@ class RayEngine:
             options=work.options,
             encoder_name=encoder.name,
             reading=Reading(
-                encoder.digest, encoder.layer_dims, work.transform, _portable(work.cache)
+                encoder.digest, encoder.layer_dims, work.transforms, _portable(work.cache)
             ),
             actors=actors,
             core=core,

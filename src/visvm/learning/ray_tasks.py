@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visvm.encoders.cache import opened_cache
-from visvm.encoders.images import Transform
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.pipeline import ReadImage, Unreadable, encode_images, read_image
 from visvm.encoders.sources import Source
+from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, VisvmError
-from visvm.head.head import Head, accumulate
+from visvm.head.head import Head, accumulate, as_rows
 from visvm.head.settle import HeadOptions, Settled, settle
 from visvm.head.statistics import Statistics
 from visvm.learning.labelled import Labelled
@@ -41,7 +41,7 @@ class Reading:
 
     weights_digest: str
     layer_dims: tuple[int, ...]
-    transform: Transform
+    views: tuple[Transform, ...]
     cache: bool | Path
 
 
@@ -208,7 +208,7 @@ def _read(
     with _telling(leader), opened_cache(reading.cache) as cache:
         sources: list[Source] = list(batch["source"])
         images = [
-            read_image(each, reading.weights_digest, reading.layer_dims, reading.transform, cache)
+            read_image(each, reading.weights_digest, reading.layer_dims, reading.views, cache)
             for each in sources
         ]
     return {"place": batch["place"], "label": batch["label"], "image": _objects(images)}
@@ -245,7 +245,7 @@ def _settle(
     columns = {name: column[order] for name, column in batch.items()}
     features, labels, unreadable = _split(columns)
     with _telling(leader):
-        settled = settle(features, labels, options) if len(features) else None
+        settled = settle(features[:, 0], labels, options) if len(features) else None
     return {"settled": _objects([(settled, unreadable)])}
 
 
@@ -258,8 +258,9 @@ def _sum(batch: dict[str, Any], settled: "list[ray.ObjectRef]") -> dict[str, Any
     if choices is None or not len(features):
         return {"part": _objects([Part(None, unreadable)])}
     sums = Statistics(choices.lift.width)
-    Head.of(choices, sums).require_memory(len(features), len(np.unique(labels)))
-    accumulate(sums, choices, features, labels)
+    n_rows = features.shape[0] * features.shape[1]
+    Head.of(choices, sums).require_memory(n_rows, len(np.unique(labels)))
+    accumulate(sums, choices, *as_rows(features, labels))
     return {"part": _objects([Part(sums, unreadable)])}
 
 
@@ -272,15 +273,15 @@ def _add(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(batch: dict[str, Any]) -> tuple[Any, Any, dict[int, Unreadable]]:
-    """Return features, (n, width), and labels, (n,), of the readable images, and the others."""
+    """Return features, (n, V, width), and labels, (n,), of readable images, and the others."""
     images: list[ReadImage] = list(batch["image"])
     places = [int(place) for place in batch["place"]]
-    readable = np.array([image.features is not None for image in images], dtype=bool)
-    features = np.array([image.features for image in images if image.features is not None])
+    readable = np.array([not image.reason for image in images], dtype=bool)
+    features = np.array([image.rows for image in images if not image.reason])
     unreadable = {
         place: Unreadable(image.path, image.reason)
         for place, image in zip(places, images, strict=True)
-        if image.features is None
+        if image.reason
     }
     return features, np.array(np.asarray(batch["label"])[readable].tolist()), unreadable
 

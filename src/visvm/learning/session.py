@@ -1,12 +1,14 @@
 """One session: images → a model that has learned them, and a report of it."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from visvm.encoders.pipeline import refuse_unreadable
+from visvm.encoders.transform import Transform
 from visvm.errors import InputError
 from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind
@@ -50,12 +52,14 @@ def learn_session(
         None learns in this process.
     """
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
+    key = work.images.key  # before the files may change
     if model is not None:
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
     held_out = None
     if test is not None:
         wanted = test.only({*known, *work.images.labels})
-        held_out = _encoded(wanted, work, "encoding test images", progress, work.skip_unreadable)
+        stage = "encoding test images"
+        held_out = _encoded(wanted, work, [work.transform], stage, progress, work.skip_unreadable)
         clock.lap("test")
     learned, head = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
@@ -74,12 +78,14 @@ def learn_session(
         )
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
-    return changes.learned(before, head, calibration, report), report
+    return changes.learned(before, head, calibration, report, key), report
 
 
 def _unlearned(work: Work, head: Head) -> Model:
     """Return the model before its first session, with what that has settled."""
-    encoder = EncoderId(work.encoder.name, work.encoder.digest, work.transform.kind)
+    encoder = EncoderId(
+        work.encoder.name, work.encoder.digest, work.transform.kind, views=work.views
+    )
     return Model(encoder, Head.blank(head.settled))
 
 
@@ -95,15 +101,27 @@ def _tested(
     return session_test(tested.labels, after.predict(tested.features).tolist(), new, guesses)
 
 
+def require_settled(model: Model | None) -> Model:
+    """Return the model for which sums are to be made; refuse to make them for none."""
+    if model is None:
+        raise InputError(
+            "Sums need the mixer and the map of a model, and this one has learned nothing. "
+            "Use one that 'visvm export MODEL --for-site' (export_for_site) wrote.",
+            code="sums-unsettled",
+        )
+    return model
+
+
 def learn_sums(model: Model, work: Work, *, engine: Engine | None, progress: Progress) -> Model:
     """Return the sums of images, for a model elsewhere: nothing is solved, nothing calibrated."""
-    clock = _Clock()
+    clock, key = _Clock(), work.images.key
     start = Head.blank(replace(model.head.settled, ridge_path=(), layer_path=()))
     work = replace(work, start=start, calibration=frozenset())
     learned, head = _accumulated(work, engine, clock, progress)
     report = _report(work, learned, head, set(), 1)
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
-    return Model(model.encoder, head, sessions=(report,), site=model.site)
+    learned_as = () if key is None else (key,)
+    return Model(model.encoder, head, sessions=(report,), site=model.site, learned=learned_as)
 
 
 def _accumulated(
@@ -147,6 +165,7 @@ def _report(
         base=len(work.sample) > 0,
         settled_on=len(work.sample) if sampled else None,
         transform=work.choice,
+        encoder=work.encoder_choice,
     )
 
 
@@ -177,12 +196,13 @@ def _calibrated(
 def _all_features(
     places: list[int], work: Work, learned: Learned, progress: Progress
 ) -> dict[int, Any]:
-    """Return layer features by place, encoding those of images that were encoded elsewhere."""
+    """Return features of all views, (V, width), by place; encode what was encoded elsewhere."""
     missing = [place for place in places if place not in learned.features]
     if not missing:
         return learned.features
     there = work.images.at(missing)
-    encoded = _encoded(there, work, "encoding for calibration", progress, skip_unreadable=True)
+    stage = "encoding for calibration"
+    encoded = _encoded(there, work, work.transforms, stage, progress, skip_unreadable=True)
     if encoded.skipped:  # gone meanwhile: the others will do
         gone = set(encoded.skipped)
         missing = [place for place in missing if str(work.images.sources[place]) not in gone]
@@ -190,9 +210,14 @@ def _all_features(
 
 
 def _encoded(
-    given: Labelled, work: Work, stage: str, progress: Progress, skip_unreadable: bool
+    given: Labelled,
+    work: Work,
+    views: Sequence[Transform],
+    stage: str,
+    progress: Progress,
+    skip_unreadable: bool,
 ) -> LabelledFeatures:
-    parts = given, work.encoder, work.transform, work.cache
+    parts = given, work.encoder, views, work.cache
     return encode_labelled(*parts, stage, progress, skip_unreadable=skip_unreadable)
 
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import Transform
 from visvm.encoders.pipeline import Unreadable
+from visvm.encoders.transform import Transform
 from visvm.errors import ImageError
 from visvm.head.checks import Labels, seed_of
 from visvm.head.head import Head
 from visvm.head.selection import shuffled_by_class
 from visvm.head.settle import HeadOptions
 from visvm.learning.labelled import Labelled
-from visvm.model.results import TransformChoice
+from visvm.model.results import EncoderChoice, TransformChoice
 from visvm.progress import Progress
 
 MOST_CALIBRATION_IMAGES = 500
@@ -49,6 +49,10 @@ class Work:
         Places of images whose features are wanted afterwards.
     choice : TransformChoice or None
         How the transform was chosen, where it was.
+    encoder_choice : EncoderChoice or None
+        How the encoder was chosen, where it was.
+    views : str
+        Which views of every image are learned; together they count as one image.
     """
 
     images: Labelled
@@ -61,6 +65,13 @@ class Work:
     sample: tuple[int, ...]
     calibration: frozenset[int]
     choice: TransformChoice | None = None
+    encoder_choice: EncoderChoice | None = None
+    views: str = "one"
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """One for every view."""
+        return self.transform.views(self.views)
 
     @property
     def rest(self) -> list[int]:
@@ -85,8 +96,8 @@ class Learned:
     unreadable : dict
         Files that are not images, by place.
     features : dict
-        Layer features, (width,), by place, of those wanted for calibration, as far as this process
-        had them.
+        Layer features of all views, (V, width), by place, of those wanted for calibration, as far
+        as this process had them.
     learn_seconds : float
         Time taken by the sums and the base session's choices, beside reading and encoding.
     """
@@ -114,6 +125,7 @@ def plan_session(
     start: Head | None,
     max_base_images: int | None,
     skip_unreadable: bool,
+    views: str = "one",
 ) -> Work:
     """Return what a session that learns these images is to do; parameters as in ``Work``."""
     sample: tuple[int, ...] = ()
@@ -121,7 +133,18 @@ def plan_session(
         sample = stratified(images.labels, max_base_images, seed_of(options.random_state))
     chosen = np.random.default_rng(0).permutation(len(images.labels))[:MOST_CALIBRATION_IMAGES]
     wanted = frozenset(chosen.tolist())
-    return Work(images, encoder, transform, cache, skip_unreadable, options, start, sample, wanted)
+    return Work(
+        images,
+        encoder,
+        transform,
+        cache,
+        skip_unreadable,
+        options,
+        start,
+        sample,
+        wanted,
+        views=views,
+    )
 
 
 def sample_unreadable() -> ImageError:

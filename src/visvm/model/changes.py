@@ -8,13 +8,19 @@ import numpy as np
 
 from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError
 from visvm.head.checks import Labels
-from visvm.head.head import Head
+from visvm.head.head import Head, as_rows
 from visvm.head.lift import Features
 from visvm.head.statistics import Statistics
-from visvm.model.labels import FORGOTTEN, Label, some_of
+from visvm.model.checks import check_sums
+from visvm.model.labels import FORGOTTEN, Label, check_label, is_forgotten, some_of
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
-from visvm.model.state import Calibration, EncoderId, MergedSite, Model
+from visvm.model.state import AnsweredRequest, Calibration, EncoderId, MergedSite, Model
+
+_REQUESTS = 50  # that a model remembers
+
+MOST_KEYS = 16
+"""So many sessions, at most, are known when they are given again."""
 
 
 def now() -> str:
@@ -35,10 +41,13 @@ def require_sums(model: Model, what: str) -> None:
 # Sessions
 
 
-def learned(model: Model, head: Head, calibration: Calibration, report: SessionReport) -> Model:
+def learned(
+    model: Model, head: Head, calibration: Calibration, report: SessionReport, key: str | None
+) -> Model:
     """Return the model after a session, as it was learned in ``visvm.learning``.
 
-    The head is solved; the calibration is that of `model` where the session measured none.
+    The head is solved; the calibration is that of `model` where the session measured none. By the
+    key, if there is one, the session is known when it is given again.
     """
     sites = model.sites
     if calibration is not model.calibration:
@@ -46,13 +55,23 @@ def learned(model: Model, head: Head, calibration: Calibration, report: SessionR
             replace(each, calibration_weight=0.5 * each.calibration_weight) for each in sites
         )
     sessions = (*model.sessions, report)
-    return replace(model, head=head, calibration=calibration, sessions=sessions, sites=sites)
+    after = replace(model, head=head, calibration=calibration, sessions=sessions, sites=sites)
+    return after if key is None else replace(after, learned=(*model.learned, key)[-MOST_KEYS:])
 
 
 def forgotten(model: Model, features: Features, labels: Labels) -> Model:
-    """Return the model that has never learned these images; sessions and calibration stay."""
+    """Return the model that has never learned these images; sessions and calibration stay.
+
+    `features`, (n, V, n_inputs), are those of all views that were learned.
+    """
     require_sums(model, "forget")
-    return replace(model, head=model.head.forgotten(features, labels).solved())
+    head = model.head.forgotten(*as_rows(features, labels)).solved()
+    return replace(model, head=head, learned=())
+
+
+def answered(model: Model, request: AnsweredRequest) -> Model:
+    """Return the model that also remembers which request changed it."""
+    return replace(model, requests=(*model.requests, request)[-_REQUESTS:])
 
 
 # Sums of others
@@ -91,9 +110,14 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
             code="merge-empty",
         )
     _require_same_encoder(model.encoder, other.model.encoder)
+    for label in other.counts.keys() - set(sums.classes.tolist()):
+        if not is_forgotten(label):
+            check_label(label, f"a class of {other.named.removesuffix(': ') or 'the other model'}")
     added = other.entries(now())
     require_new_sites(added, own, {each.id for each in model.sites})
-    Head.of(model.head.settled, sums).check_merge(other.model.head)
+    here = Head.of(model.head.settled, sums)
+    here.check_merge(other.model.head)
+    check_sums(other.model.head, here)
     sums.merge(other.model.head.statistics)
     mine, theirs = model.calibration, other.model.calibration
     new = [
@@ -115,6 +139,7 @@ def _require_same_encoder(mine: EncoderId, theirs: EncoderId) -> None:
     pairs = {
         "encoder weights": (mine.digest, theirs.digest),
         "transforms": (mine.transform, theirs.transform),
+        "views": (mine.views, theirs.views),
     }
     for what, (here, there) in pairs.items():
         if here != there:
@@ -150,6 +175,7 @@ def unmerged(model: Model, other: SiteStatistics) -> Model:
         head=head,
         sessions=_numbered(each for each in model.sessions if each.site not in ids),
         sites=tuple(each for each in model.sites if each.id not in ids),
+        learned=(),
     )
     n_classes = min(model.calibration.n_classes, len(left.classes))
     return replace(left, calibration=Calibration(likelihoods, n_classes))
@@ -212,6 +238,7 @@ def class_forgotten(model: Model, label: Label) -> Model:
         model,
         head=model.head.renamed(label, hidden, merge=True),
         sites=_renamed_in(model.sites, label, hidden),
+        learned=(),
     )
 
 
@@ -233,7 +260,9 @@ def for_prediction(model: Model) -> Model:
         head=replace(model.head, sums=None),
         exported_counts=tuple(model.counts.values()),
         sites=tuple(replace(each, file="") for each in model.sites),
+        learned=(),
         sums_on_disk=False,
+        requests=(),
     )
 
 

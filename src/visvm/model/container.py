@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 
 from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, shown
+from visvm.files import flush_folder
 from visvm.head.checks import is_finite
 from visvm.head.products import Array
 
@@ -43,7 +44,7 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place, is_singleton=True)
     try:
-        place.touch()  # where it cannot be made, waiting for it would never end
+        _make(place)  # where it cannot be made, waiting for it would never end
         _acquire(lock, waiting)
     except OSError as error:
         raise ModelFileError(
@@ -55,6 +56,11 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
         yield
     finally:
         lock.release()
+
+
+def _make(place: Path) -> None:
+    """Make an empty file, unless there is one; a link to another file is not followed."""
+    os.close(os.open(place, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666))
 
 
 def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
@@ -78,20 +84,20 @@ def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Ar
     part = part_of(path)
     metadata = {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     try:
+        part.unlink(missing_ok=True)  # a kill may have left it
         _write_tensors(part, tensors, metadata)
         if path.exists():
             shutil.copymode(path, part)
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise ModelFileError(
             f"{shown(path)} cannot be written: {' '.join(str(error).split())}. "
             "Make room, or choose another place.",
             code="file-unwritable",
         ) from error
-    if os.name == "posix":
-        with suppress(OSError):  # a file system that cannot: the file is in its place all the same
-            _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def part_of(path: Path) -> Path:
@@ -113,21 +119,12 @@ def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[s
         offset += tensor.nbytes
     text = json.dumps(described).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
-    with path.open("wb") as file:
+    with path.open("xb") as file:  # a new one: never another file through a link
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in tensors.values():
             file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush_folder(path: Path) -> None:
-    """Have a rename in a folder survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class OpenFile:

@@ -1,13 +1,15 @@
 """A model ↔ one file, format 1: the only reader and the only writer.
 
 The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``,
-``sessions`` and, where they are known, ``calibrated_classes``, ``site`` and ``merged``. Tensors are
-``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"), and (unless
-it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter``
-(the lower triangle, column by column) and ``cross`` (dense). R is drawn from its seed and compared
-with its digest. A file without a ``kind`` is older; its parts show it.
+``sessions`` and, where they are known, ``calibrated_classes``, ``site``, ``merged``, ``learned``
+(keys of the last sessions, ``Labelled.key``) and ``requests`` (that the service has answered).
+Tensors are ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"),
+and (unless it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or
+``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is drawn from its seed
+and compared with its digest. A file without a ``kind`` is older; its parts show it.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,6 +19,7 @@ from typing import Annotated, Any, Literal, TypedDict, cast
 import msgspec
 import numpy as np
 
+from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, VisvmError, shown
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
@@ -27,14 +30,23 @@ from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
 from visvm.head.statistics import Statistics
+from visvm.model.checks import check_counts, check_header
 from visvm.model.container import Tensors, altered, locked, opened, replace_file
 from visvm.model.labels import Label
 from visvm.model.results import SessionReport
-from visvm.model.state import Calibration, EncoderId, FileKind, MergedSite, Model
+from visvm.model.state import (
+    AnsweredRequest,
+    Calibration,
+    EncoderId,
+    FileKind,
+    MergedSite,
+    Model,
+)
 
 _OPTIONS = ("n_components", "ridge", "svm_cost")
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
 
+SessionKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 SiteId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
@@ -87,6 +99,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     calibrated_classes: int = 0
     site: SiteId | None = None
     merged: list[MergedSite] = []
+    learned: list[SessionKey] = []
+    requests: list[AnsweredRequest] = []
     journal: JournalNote | None = None
     kind: FileKind | None = None
     tensors: dict[str, str] = {}
@@ -160,6 +174,8 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         calibrated_classes=model.calibration.n_classes,
         site=model.site,
         merged=list(model.sites),
+        learned=list(model.learned),
+        requests=list(model.requests),
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
@@ -187,11 +203,10 @@ def _header_as_dict(header: Header) -> dict[str, Any]:
 
 
 def report_as_dict(report: SessionReport) -> dict[str, Any]:
-    """Return a report as a model file has it; its site only where there is one."""
+    """Return a report as a model file has it; its site and encoder only where it has them."""
     described: dict[str, Any] = _plain(asdict(report, dict_factory=_with_lists))
-    if report.site is None:
-        del described["site"]
-    return described
+    absent = [name for name in ("site", "encoder") if described[name] is None]
+    return {name: value for name, value in described.items() if name not in absent}
 
 
 def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -251,21 +266,9 @@ def _fitting_together(path: Path) -> Iterator[None]:
 def _checked(path: Path, header: dict[str, Any]) -> Header:
     with _fitting_together(path):
         typed = msgspec.convert(header, Header)
-        classes = typed.classes
-        if len({type(label) for label in classes}) > 1 or classes != sorted(set(classes)):
-            raise ValueError("classes are not sorted names or numbers")
-        if len(typed.counts) != len(classes):
-            raise ValueError("counts are not one number for every class")
-        if not all(0.0 <= each.calibration_weight <= 1.0 for each in typed.merged):
-            raise ValueError("a calibration weight is not between 0 and 1")
-        if any(len({type(label) for label in each.labels}) != 1 for each in typed.merged):
-            raise ValueError("the labels of a site are not names or numbers")
         for each in typed.merged:
             msgspec.convert(each.id, SiteId)
-        if (typed.head.form is None) != ("class_sums" not in typed.tensors):
-            raise ValueError("the sums are not those of the form")
-        if typed.kind not in (None, typed.kind_by_parts):
-            raise ValueError(f"a {typed.kind} has other parts")
+        check_header(typed, os.path.getsize(expanded(path)))
     return typed
 
 
@@ -282,6 +285,7 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
         statistics = None
         if header.head.form is not None and sums:
             statistics = _unpacked_sums(header.head.form, labels, width, tensors)
+            check_counts(header.counts, statistics)
         return Model(
             encoder=header.encoder,
             head=Head(settled, labels, statistics, coefficients),
@@ -289,8 +293,10 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             sessions=tuple(header.sessions),
             site=header.site,
             sites=tuple(header.merged),
+            learned=tuple(header.learned),
             exported_counts=tuple(header.counts),
             sums_on_disk=statistics is None and header.head.form is not None,
+            requests=tuple(header.requests),
         )
 
 

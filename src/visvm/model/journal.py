@@ -33,7 +33,7 @@ class JournalEntry:
     done: int  # files that were read
     head: Head  # with the sums so far
     unreadable: list[tuple[int, str, str]]  # place, path, reason
-    features: dict[int, LayerFeatures]  # (width,) by place, wanted after the session
+    features: dict[int, LayerFeatures]  # (V, width) by place, wanted after the session
 
 
 class Journal:
@@ -65,6 +65,8 @@ class Journal:
             found = model_file.read_journal(self.path)
             note = found.note
             features = found.features["features"].astype(np.float32)
+            if features.ndim == 2:  # of an older version, which knew one view
+                features = features[:, None]
             kept = dict(zip(note.places, features, strict=True))
         except (ModelFileError, ValueError, OSError):
             warnings.warn("The journal of an earlier try is damaged. Starting again.", stacklevel=2)
@@ -77,7 +79,7 @@ class Journal:
     def write(self, entry: JournalEntry) -> None:
         """Keep how far a session is; if that fails, warn and let the session go on without."""
         places = list(entry.features)
-        rows = list(entry.features.values()) or np.empty((0, 0))
+        rows = list(entry.features.values()) or np.empty((0, 1, 0))
         try:
             model_file.write_journal(
                 self.path,
@@ -95,6 +97,12 @@ class Journal:
         with suppress(OSError):  # a name too long for a file, of which there is none
             for path in (self.path, part_of(self.path)):
                 path.unlink(missing_ok=True)
+
+    def discard_if_done(self, model: Path) -> None:
+        """Remove it if the model was written after it: its session is in the model, or over."""
+        with suppress(OSError):
+            if self.path.stat().st_mtime_ns <= model.stat().st_mtime_ns:
+                self.discard()
 
     def __enter__(self) -> Self:
         return self

@@ -5,11 +5,12 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from visvm.errors import InputError
+from visvm.errors import UNPRINTABLE, InputError, escaped
 
-_UNSHOWN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, halves of characters, line ends
-# what makes text run the other way
-_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+# letters and signs that look like nothing, and those that only vary the one before them
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 Label = str | int
 
@@ -25,7 +26,7 @@ def is_forgotten(label: Label) -> bool:
 def some_of(labels: Sequence[Label]) -> str:
     """Return the first labels, for a message."""
     more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
-    return ", ".join(map(str, labels[:5])) + more
+    return ", ".join(escaped(str(label)) for label in labels[:5]) + more
 
 
 def as_number(text: str) -> int:
@@ -38,13 +39,18 @@ def as_number(text: str) -> int:
     return int(text)
 
 
+def _is_seen(letter: str) -> bool:
+    """Whether a letter leaves a mark; controls are refused elsewhere."""
+    return unicodedata.category(letter) not in ("Cf", "Cn", "Zs") and not _BLANK.match(letter)
+
+
 def check_label(label: object, where: str) -> Label:
     """Return a label as it is kept: text in one Unicode form, whatever machine it was typed on."""
     if isinstance(label, str):
         text = unicodedata.normalize("NFC", label).strip()
-        if not text:
+        if not any(map(_is_seen, text)):
             raise InputError(f"The label of {where} is empty. Give one.", code="label-empty")
-        if any(unicodedata.category(letter) in _UNSHOWN or letter in _TURNING for letter in text):
+        if UNPRINTABLE.search(text):
             raise InputError(
                 f"The label of {where} is {label!r}, which cannot be printed. Rename it.",
                 code="label-unprintable",

@@ -14,11 +14,15 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import DEFAULT_TRANSFORM, Transform, check_transform
-from visvm.encoders.loading import known_digest, load_encoder
+from visvm.encoders.loading import absolute, known_digest, load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
-from visvm.encoders.resolution import split_size
-from visvm.encoders.sources import Source, as_source, expanded
+from visvm.encoders.sources import Source, as_source
+from visvm.encoders.transform import (
+    DEFAULT_TRANSFORM,
+    Transform,
+    check_transform,
+    check_views,
+)
 from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
 from visvm.head.checks import parameter_error
 from visvm.head.products import Array
@@ -39,7 +43,7 @@ class ImagePredictor:
 
     Parameters
     ----------
-    encoder, transform, cache
+    encoder, transform, views, cache
         As in ``ImageClassifier``.
     options : HeadOptions, optional
         Of the head, before there is a model.
@@ -55,16 +59,20 @@ class ImagePredictor:
         encoder: str | Encoder,
         *,
         transform: str = "auto",
+        views: str = "one",
         cache: bool | Path | FeatureCache = True,
         options: HeadOptions | None = None,
     ) -> None:
         check_transform(transform, "auto")
+        check_views(views)
         self._encoder = None if isinstance(encoder, str) else encoder
-        self.encoder_name = _absolute(encoder) if isinstance(encoder, str) else encoder.name
+        self.encoder_name = absolute(encoder) if isinstance(encoder, str) else encoder.name
         self.transform = transform
+        self.views = views
         self.cache = cache
         self.model_: Model | None = None
         self._options = options or HeadOptions()
+        self._from_hub = True  # whether the encoder may be fetched by a name on the hub
 
     def __repr__(self) -> str:
         known = f"{len(self.classes_)} classes, {len(self.history_)} sessions"
@@ -114,11 +122,14 @@ class ImagePredictor:
         memory_limit: float | None = None,
     ) -> Self:
         """Return a classifier with a model; the other parameters are those of ``load``."""
-        made = cls(encoder or model.encoder.name, transform=model.encoder.transform, cache=cache)
+        own = model.encoder
+        made = cls(encoder or own.name, transform=own.transform, views=own.views, cache=cache)
+        # the file may be anybody's: it decides neither what is fetched nor from whom
+        made._from_hub = encoder is not None
         made._options = replace(model.head.settled.options, memory_limit=memory_limit)
         made.model_ = replace(model, head=model.head.with_options(made._options))
         if made._encoder is not None:
-            made._check_digest(made._encoder.digest)
+            made._check_encoder(made._encoder)
         return made
 
     def save(self, path: str | Path) -> None:
@@ -207,9 +218,16 @@ class ImagePredictor:
             if (digest := known_digest(self.encoder_name)) is not None:  # before it is fetched
                 self._check_digest(digest)
             try:
-                encoder = load_encoder(self.encoder_name, progress)
+                encoder = load_encoder(self.encoder_name, progress, from_hub=self._from_hub)
             except (EncoderError, WeightsError) as error:
                 path = Path(self.encoder_name)
+                if not self._from_hub and error.code == "weights-missing" and "/" in str(path):
+                    raise EncoderError(
+                        f"The model's encoder {self.encoder_name} is not on this machine. If you "
+                        f"trust it, allow the download with --encoder {self.encoder_name} "
+                        "(encoder=…).",
+                        code="encoder-elsewhere",
+                    ) from error
                 if self.model_ is None or not path.is_absolute() or path.exists():
                     raise
                 raise EncoderError(
@@ -217,7 +235,7 @@ class ImagePredictor:
                     "Say where it is with --encoder (encoder=…).",
                     code="encoder-elsewhere",
                 ) from error
-            self._check_digest(encoder.digest)
+            self._check_encoder(encoder)
             self._encoder = encoder
         return self._encoder
 
@@ -235,9 +253,21 @@ class ImagePredictor:
     def with_encoder(self, encoder: Encoder) -> Self:
         """Return a copy that uses this encoder, which must have the same weights."""
         twin = copy.copy(self)
-        twin._check_digest(encoder.digest)
+        twin._check_encoder(encoder)
         twin._encoder = encoder
         return twin
+
+    def _check_encoder(self, encoder: Encoder) -> None:
+        self._check_digest(encoder.digest)
+        if self.model_ is None:
+            return
+        dims, own = encoder.layer_dims, self.model_.head.settled.options.layer_dims
+        if own != tuple(dims):  # which only a file that was altered says of the same weights
+            raise IncompatibleModelError(
+                f"The model expects other blocks than those of {self.encoder_name}. "
+                "Use an older copy of the model.",
+                code="encoder-mismatch",
+            )
 
     def _check_digest(self, digest: str) -> None:
         own = None if self.model_ is None else self.model_.encoder
@@ -257,6 +287,7 @@ class ImagePredictor:
         *,
         top: int = 5,
         raw: bool = False,
+        views: str = "one",
         progress: Progress = silent,
     ) -> list[Prediction]:
         """Say what images show.
@@ -269,11 +300,15 @@ class ImagePredictor:
         raw : bool, default=False
             Give the head's scores (near +1 for the right class, near -1 for others) instead of
             probabilities.
+        views : "one", "mirror" or "crops", default="one"
+            Take the mean of the scores over these views of each image, which takes 1, 2 or 5 times
+            as long; whichever views were learned.
         """
         one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
         given = cast("Sequence[str | Source]", [images] if one else images)
         sources = [as_source(image) for image in given]
-        outcomes = list(self.predict_stream(sources, top=top, raw=raw, progress=progress))
+        given_options: Any = {"top": top, "raw": raw, "views": views, "progress": progress}
+        outcomes = list(self.predict_stream(sources, **given_options))
         refuse_unreadable([each for each in outcomes if isinstance(each, Unreadable)], "")
         return [each for each in outcomes if isinstance(each, Prediction)]
 
@@ -283,15 +318,17 @@ class ImagePredictor:
         *,
         top: int = 5,
         raw: bool = False,
+        views: str = "one",
         progress: Progress = silent,
     ) -> Iterator[Prediction | Unreadable]:
         """Say what images show, as the answers come; files that are none come as ``Unreadable``."""
         self._known()
         _check_top(top)
+        check_views(views)
         encoder, done = self.load_encoder(progress), 0
-        transform = self._transform(encoder)
+        transforms = self._transform(encoder).views(views)
         with opened_cache(self.cache) as cache:
-            for outcomes in encode_stream(images, encoder, transform, cache):
+            for outcomes in encode_stream(images, encoder, transforms, cache):
                 readable = [each for each in outcomes if not isinstance(each, Unreadable)]
                 features = np.array([each for _, each in readable])
                 names = [str(path) for path, _ in readable]
@@ -304,8 +341,9 @@ class ImagePredictor:
     def predict_features(
         self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
     ) -> list[Prediction]:
-        """Say what images show whose layer features, (n, sum of layer_dims), are known.
+        """Say what images show whose layer features are known.
 
+        `features` are (n, sum of layer_dims), or those of several views, (n, V, sum of layer_dims);
         `names` is what to call the images; `top` and `raw` are as in ``predict``.
         """
         _check_top(top)
@@ -346,15 +384,6 @@ def _knows_no_class() -> Exception:
 
     error: Exception = NotFittedError("This model knows no class. Let it learn some first.")
     return error
-
-
-def _absolute(name: str) -> str:
-    """Return the name of an encoder; where it is a path, one that holds from any folder."""
-    bare, size = split_size(name)
-    path = expanded(bare)
-    if known_digest(name) is not None or not path.exists():
-        return name
-    return str(path.resolve()) if size is None else f"{path.resolve()}@{size}"
 
 
 def _check_top(top: int) -> None:

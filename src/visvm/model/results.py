@@ -87,6 +87,36 @@ class TransformChoice:
 
 
 @dataclass(frozen=True)
+class EncoderChoice:
+    """Which encoder the first session chose.
+
+    Attributes
+    ----------
+    encoder : str
+        Its name, with the size of the pictures it is shown.
+    why : str
+        In words.
+    n : int
+        Photos on which encoders were tried, each scored as if it had not been learned; 0 where none
+        was.
+    accuracies : dict
+        Share of them that were recognised, by name.
+    milliseconds : dict
+        What an image takes here, reading it included, by name. Encoders too slow for the time given
+        have no accuracy.
+    minutes : float or None
+        The time that was given.
+    """
+
+    encoder: str
+    why: str
+    n: int = 0
+    accuracies: dict[str, float] = field(default_factory=dict)
+    milliseconds: dict[str, float] = field(default_factory=dict)
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What an image shows.
 
@@ -142,6 +172,8 @@ class SessionReport:
         The site that learned it, where its sums were merged.
     transform : TransformChoice or None
         Of a base session that chose it.
+    encoder : EncoderChoice or None
+        Likewise.
     """
 
     session: int
@@ -160,6 +192,7 @@ class SessionReport:
     settled_on: int | None = None
     site: str | None = None
     transform: TransformChoice | None = None
+    encoder: EncoderChoice | None = None
 
     def is_same_as(self, other: "SessionReport") -> bool:
         """Whether both report one session, under whatever number and from whatever site."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Self
 
-from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError, shown
+from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError, escaped, shown
 from visvm.model import file as model_file
 from visvm.model.labels import Label
 from visvm.model.state import MergedSite, Model
@@ -68,7 +68,7 @@ def require_merged_sites(gone: Sequence[MergedSite], held: Sequence[MergedSite])
 
 
 def _listed(labels: Sequence[Label]) -> str:
-    return ", ".join(map(str, labels))
+    return ", ".join(escaped(str(label)) for label in labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +110,15 @@ class SiteStatistics:
     def history(self) -> list[dict[str, Any]]:
         """The reports of the sessions in which they were learned."""
         return [model_file.report_as_dict(each) for each in self.model.sessions]
+
+    def is_for(self, model: Model) -> bool:
+        """Whether the sums are those of this site, and of this encoder, mixer and map."""
+        own, there = self.model, model.encoder
+        return (
+            self.site == (model.site or own.head.statistics.digest()[:16])
+            and (own.encoder.digest, own.encoder.transform) == (there.digest, there.transform)
+            and own.head.settled.lift.digest == model.head.settled.lift.digest
+        )
 
     def entries(self, merged_at: str) -> tuple[MergedSite, ...]:
         """Return what a model notes that takes the sums in: this site, and those in its sums."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,20 @@ FileKind = Literal["whole", "predictor", "site", "sums", "journal"]
 
 @dataclass(frozen=True)
 class EncoderId:
-    """Which encoder a model was learned through: its name, its weights' SHA-256, the transform."""
+    """Which encoder a model was learned through, and what it was shown of every image.
+
+    Attributes
+    ----------
+    name, digest : str
+        Its name, and the SHA-256 of its weights.
+    transform, views : str
+        How images became square, and which views of each are in the sums.
+    """
 
     name: str
     digest: str
     transform: str
+    views: str = "one"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +83,27 @@ class MergedSite:
     file: str = ""
 
 
+@dataclass(frozen=True)
+class AnsweredRequest:
+    """A change that the service was asked for under a key, so that it is never done twice.
+
+    Attributes
+    ----------
+    key, body : str
+        SHA-256 of the key, and of what was asked for.
+    kind, job : str
+        Of the job that made it, and its id.
+    result : dict
+        Its result.
+    """
+
+    key: str
+    body: str
+    kind: str
+    job: str
+    result: dict[str, Any]
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """All that is remembered; changes (``changes.py``) return another one.
@@ -89,10 +119,15 @@ class Model:
         The id of the site that the model belongs to.
     sites : tuple of MergedSite
         The sites whose sums are in it.
+    learned : tuple of str
+        By which the last sessions are known when they are given again, the last one last; none is
+        of images that were taken out.
     exported_counts : tuple of int
         Images of every class of a model without sums, which cannot tell them.
     sums_on_disk : bool
         Whether the file has sums that were not read, as only predicting was asked for.
+    requests : tuple of AnsweredRequest
+        The last changes that were asked for under a key.
     """
 
     encoder: EncoderId
@@ -101,8 +136,10 @@ class Model:
     sessions: tuple[SessionReport, ...] = ()
     site: str | None = None
     sites: tuple[MergedSite, ...] = ()
+    learned: tuple[str, ...] = ()
     exported_counts: tuple[int, ...] = ()
     sums_on_disk: bool = False
+    requests: tuple[AnsweredRequest, ...] = ()
 
     @property
     def kind(self) -> FileKind:
@@ -149,11 +186,21 @@ class Model:
     # Answers
 
     def scores(self, features: Features) -> Array:
-        """Return the scores of ``classes``, (n, C), for layer features, (n, n_inputs)."""
-        return self.head.scores(features)[:, self.shown]
+        """Return the scores of ``classes``, (n, C).
+
+        Parameters
+        ----------
+        features : array of shape (n, n_inputs) or (n, V, n_inputs)
+            Layer features; of several views, the mean of their scores is returned.
+        """
+        if features.ndim == 2:
+            return self.head.scores(features)[:, self.shown]
+        n, n_views, width = features.shape
+        scores = self.head.scores(features.reshape(n * n_views, width))
+        return np.asarray(scores.reshape(n, n_views, -1).mean(axis=1)[:, self.shown])
 
     def predict(self, features: Features) -> Labels:
-        """Return the likeliest class, (n,), for layer features, (n, n_inputs)."""
+        """Return the likeliest class, (n,), for features as in ``scores``."""
         return np.asarray(self.classes[self.scores(features).argmax(axis=1)])
 
     def answers(

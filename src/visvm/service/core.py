@@ -4,10 +4,9 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +14,29 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from starlette.concurrency import run_in_threadpool
 
 from visvm.encoders.encoder import LayerFeatures
-from visvm.encoders.images import DEFAULT_TRANSFORM, Transform
+from visvm.encoders.transform import DEFAULT_TRANSFORM, Transform
 from visvm.errors import InputError, ModelFileError
 from visvm.image_classifier import ImageClassifier
+from visvm.model.changes import answered
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
-from visvm.model.state import Model
+from visvm.model.state import AnsweredRequest, Model
 from visvm.progress import Progress
+from visvm.service.decoding import Decoders
 from visvm.service.encoding import SharedEncoder
 from visvm.service.forms import Form
-from visvm.service.jobs import Job, JobKind, JobQueue
+from visvm.service.jobs import Asked, Job, JobKind, JobQueue
 from visvm.service.limits import Limits
 from visvm.service.problems import MODEL_EMPTY, BusyError, RefusedError, stopping
 from visvm.service.store import ModelStore, Signature, Snapshot
-from visvm.service.uploads import decode_all, keep_squares, read_label, read_labels, require_images
+from visvm.service.uploads import (
+    check_photos,
+    decode_all,
+    keep_squares,
+    read_label,
+    read_labels,
+    require_images,
+)
 
 _DECODERS = 2
 
@@ -59,9 +67,9 @@ class Service:
         self.transform = Transform(classifier.transform, self.encoder.preprocessing)
         self.store = ModelStore(path, classifier.with_encoder(self.encoder), signature)
         self.jobs = JobQueue(limits.waiting_jobs, self.store.look)
-        self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="visvm-decode")
+        self.decoders = Decoders(_DECODERS, self.transform, limits, "visvm-decode")
         # apart, so that a large upload does not hold up questions
-        self.checker = ThreadPoolExecutor(1, thread_name_prefix="visvm-check")
+        self.checker = Decoders(1, self.transform, limits, "visvm-check")
         self.waiting_images = 0
         self.boot = secrets.token_hex(4)
         self.metrics = Metrics(self)
@@ -72,11 +80,16 @@ class Service:
         return self.encoder.alive and self.jobs.alive
 
     def close(self) -> None:
-        """Cancel what waits, and stop all threads."""
+        """Cancel what waits, and stop all threads and processes."""
+        for pool in (self.decoders, self.checker):
+            pool.close()
         self.jobs.close()
         self.encoder.close()
+
+    def kill_decoders(self) -> None:
+        """Kill the processes that decode, without waiting for anything."""
         for pool in (self.decoders, self.checker):
-            pool.shutdown(cancel_futures=True)
+            pool.kill()
 
     def _score(self, features: LayerFeatures) -> list[Scored]:
         snapshot = self.store.current
@@ -96,7 +109,7 @@ class Service:
         self.waiting_images += len(uploads)
         try:
             async with asyncio.timeout(self.limits.predict_seconds):
-                pixels = await decode_all(uploads, self.transform, self.limits, self.decoders)
+                pixels = await decode_all(uploads, self.decoders)
                 asked = (asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
                 scored = await asyncio.gather(*asked)
         except TimeoutError as error:
@@ -125,7 +138,11 @@ class Service:
         for images, labels in (("images", "labels"), ("test_images", "test_labels")):
             if images == "images" or form.images.get(images) or form.texts.get(labels):
                 form.labels[images] = read_labels(form, images, labels, numbers, self.limits)
-        await keep_squares(form, self.transform, self.limits, self.checker)
+        # corners are cut from the photo itself
+        if self.store.views == "crops":
+            await check_photos(form, self.checker)
+        else:
+            await keep_squares(form, self.transform, self.checker)
 
     def read_label(self, text: str, where: str) -> Label:
         """Return a label as the model has it."""
@@ -137,17 +154,60 @@ class Service:
             detail = f"{label!r} is not a class of the model. See /api/model for those that are."
             raise InputError(detail, code="class-unknown")
 
-    def change(self, kind: JobKind, work: Change, held: ExitStack) -> Job:
-        """Put a change of the model in the queue."""
+    def job(self, identifier: str) -> Job | None:
+        """Return the job with this id, also one that a service before this one did under a key."""
+        kept = (_as_job(each) for each in self.store.current.requests if each.job == identifier)
+        return self.jobs.get(identifier) or next(kept, None)
 
-        def task(progress: Progress) -> dict[str, Any]:
+    def answered(self, asked: Asked | None) -> Job | None:
+        """Return the job that was asked for under the same key before, if there is one.
+
+        Raises
+        ------
+        RefusedError
+            Something else was asked for under that key.
+        """
+        if asked is None:
+            return None
+        kept = (_as_job(each) for each in self.store.current.requests if each.key == asked.key)
+        job = self.jobs.under(asked.key) or next(kept, None)
+        if job is not None and job.asked != asked:
+            detail = "This Idempotency-Key came with another request before. Use a new one."
+            raise RefusedError(422, detail, code="idempotency-key-reused")
+        return job
+
+    def change(
+        self, kind: JobKind, work: Change, held: ExitStack, asked: Asked | None = None
+    ) -> Job:
+        """Put a change of the model in the queue, unless it is there under the same key."""
+        if (known := self.answered(asked)) is not None:
+            held.close()
+            return known
+
+        def task(job: Job, progress: Progress) -> dict[str, Any]:
+            def noted(classifier: ImageClassifier) -> dict[str, Any]:
+                result = work(classifier, progress)
+                if asked is not None and classifier.model_ is not None:
+                    # written in one step with the change: after kill -9, both are there or neither
+                    request = AnsweredRequest(asked.key, asked.body, kind, job.id, result)
+                    classifier.model_ = answered(classifier.model_, request)
+                return result
+
             try:
-                return self.store.change(lambda classifier: work(classifier, progress), progress)
+                return self.store.change(noted, progress)
             except ModelFileError as error:  # names the file, whose folder is our secret
                 folder = f"{self.store.path.resolve().parent}{os.sep}"
                 raise ModelFileError(str(error).replace(folder, ""), code=error.code) from error
 
-        return self.jobs.submit(kind, task, held)
+        return self.jobs.submit(kind, task, held, asked)
+
+
+def _as_job(request: AnsweredRequest) -> Job:
+    """Return the job of a request that a model remembers."""
+    asked, kind = Asked(request.key, request.body), cast("JobKind", request.kind)
+    job = Job(kind, None, ExitStack(), asked, request.job, "done", result=request.result)
+    job.stage, job.total = "writing the model", 1  # as it was at its end
+    return job
 
 
 def _known(snapshot: Snapshot) -> Model:

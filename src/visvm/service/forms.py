@@ -4,6 +4,7 @@ All images of a form share one nameless file. A file for each, as web frameworks
 a thousand open files for a thousand photos.
 """
 
+import hashlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from visvm.model.labels import Label
+from visvm.service.jobs import Asked
 from visvm.service.limits import Limits
 from visvm.service.problems import RefusedError
 
@@ -81,6 +83,8 @@ class Form:
     texts: dict[str, list[str]]
     labels: dict[str, list[Label]] = field(default_factory=dict)  # of images, once checked
     spool: Spool = field(default_factory=Spool)  # where the images are
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)  # of all fields, as they came
+    asked: Asked | None = None
     held: ExitStack = field(default_factory=ExitStack)  # closes it; the images are gone then
 
     def __post_init__(self) -> None:
@@ -138,7 +142,7 @@ class _Reader:
         self._header, self._value, self._disposition = b"", b"", b""
         self._field = ""
         self._image: Upload | None = None
-        self._text = bytearray()
+        self._text, self._part = bytearray(), hashlib.sha256()
 
     def callbacks(self) -> "MultipartCallbacks":
         """Return what the parser is to call."""
@@ -158,6 +162,7 @@ class _Reader:
 
     def _on_part_begin(self) -> None:
         self._disposition, self._image, self._text = b"", None, bytearray()
+        self._part = hashlib.sha256()
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._header += data[start:end]
@@ -199,6 +204,7 @@ class _Reader:
         return RefusedError(422, detail, code="field-unknown")
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        self._part.update(data[start:end])
         if self._image is not None:
             self.form.spool.write(data[start:end])
             self._image.n_bytes += end - start
@@ -209,6 +215,8 @@ class _Reader:
             raise RefusedError(422, detail, code="label-too-long")
 
     def _on_part_end(self) -> None:
+        name = hashlib.sha256(self._field.encode("utf-8", "replace"))
+        self.form.digest.update(name.digest() + self._part.digest())
         if self._image is None:
             try:
                 self.form.texts[self._field].append(self._text.decode())

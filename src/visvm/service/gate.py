@@ -21,6 +21,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visvm.errors import InputError
+from visvm.service.connections import PROGRESS_BYTES
 from visvm.service.core import Metrics
 from visvm.service.limits import Limits
 from visvm.service.problems import BusyError, RefusedError, refusal
@@ -214,6 +215,7 @@ class Body:
         self._announced = int(length) if length.isdecimal() else 0
         self._most = min(_PLAIN_BYTES, gate.limits.upload_bytes)
         self._complete = False
+        self._seen, self._due = 0, 0.0  # bytes, and when there must be more of them
         self.n_bytes = 0
 
     def allow(self, n_bytes: int) -> None:
@@ -226,11 +228,14 @@ class Body:
             return await self._receive()
         if self._announced > self._most:
             raise self._too_large()
-        seconds = self._gate.limits.body_seconds
+        seconds, now = self._gate.limits.body_seconds, asyncio.get_running_loop().time()
+        if not self._due or self.n_bytes - self._seen >= PROGRESS_BYTES:
+            self._seen, self._due = self.n_bytes, now + seconds
         try:
-            message = await asyncio.wait_for(self._receive(), seconds)
+            async with asyncio.timeout_at(self._due):
+                message = await self._receive()
         except TimeoutError as error:
-            detail = f"No part of the body came for {seconds:g} s. Send the request again."
+            detail = f"Next to nothing of the body came for {seconds:g} s. Send the request again."
             raise RefusedError(408, detail, code="body-stalled") from error
         n_bytes = len(message.get("body", b""))
         self.n_bytes += n_bytes

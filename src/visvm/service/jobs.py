@@ -1,5 +1,6 @@
 """Changes and evaluations, one after another, in a thread of their own."""
 
+import hashlib
 import logging
 import secrets
 import threading
@@ -16,12 +17,28 @@ from visvm.service.problems import BusyError, Problem, problem_of, stopping
 JobKind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
-Task = Callable[[Progress], dict[str, Any]]  # reports progress; returns the result
+Task = Callable[["Job", Progress], dict[str, Any]]  # reports progress; returns the result
 
 log = logging.getLogger("visvm.service")
 
 _KEPT = 200  # ended jobs that clients can still ask about
 _IDLE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What tells a request from others: the SHA-256 of its key, and of what it asks for."""
+
+    key: str
+    body: str
+
+    @classmethod
+    def under(cls, key: str | None, path: str, content: bytes) -> "Asked | None":
+        """Return it for a request to a path; None without a key."""
+        if key is None:
+            return None
+        body = hashlib.sha256(path.encode() + b"\0" + content)
+        return cls(hashlib.sha256(key.encode()).hexdigest(), body.hexdigest())
 
 
 class _CancelledError(VisvmError):
@@ -35,6 +52,7 @@ class Job:
     kind: JobKind
     task: Task | None
     held: ExitStack  # closed when the job ends
+    asked: Asked | None = None
     id: str = field(default_factory=lambda: secrets.token_urlsafe(16))  # cannot be guessed
     state: State = "waiting"
     stage: str = ""  # what is being done
@@ -69,7 +87,7 @@ class JobQueue:
         """How many jobs have not begun."""
         return len(self._waiting)
 
-    def submit(self, kind: JobKind, task: Task, held: ExitStack) -> Job:
+    def submit(self, kind: JobKind, task: Task, held: ExitStack, asked: Asked | None = None) -> Job:
         """Put a job in the queue; `held` is closed when it ends, in whatever way, or is refused.
 
         Raises
@@ -86,7 +104,7 @@ class JobQueue:
                 what = "evaluations" if kind == "evaluate" else "changes"
                 detail = f"{alike} {what} wait already. Try again in 5 seconds."
                 raise BusyError(detail, 5, code="jobs-too-many") if self.alive else stopping()
-            job = Job(kind, task, held)
+            job = Job(kind, task, held, asked)
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._forget_old()
@@ -96,6 +114,12 @@ class JobQueue:
     def get(self, identifier: str) -> Job | None:
         """Return the job with this id, if it is known."""
         return self._jobs.get(identifier)
+
+    def under(self, key: str) -> Job | None:
+        """Return the job that was asked for under a key, if it is known."""
+        with self._changed:
+            jobs = (job for job in self._jobs.values() if job.asked and job.asked.key == key)
+            return next(jobs, None)
 
     def ahead_of(self, job: Job) -> int:
         """Return how many jobs end before this one begins."""
@@ -151,7 +175,7 @@ class JobQueue:
         try:
             progress("beginning", 0, 1)
             assert task is not None
-            job.result = task(progress)
+            job.result = task(job, progress)
         except _CancelledError:
             _end(job, "cancelled")
         except Exception as error:  # noqa: BLE001 - the outermost frame of a job

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from typing import Annotated, Any, BinaryIO
 from urllib.parse import quote
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -20,7 +20,7 @@ from visvm.service import schemas
 from visvm.service.core import Service
 from visvm.service.forms import Form, read_form
 from visvm.service.gate import Rights, require_writing
-from visvm.service.jobs import ENDED, Job
+from visvm.service.jobs import ENDED, Asked, Job
 from visvm.service.problems import RefusedError, stopping
 
 _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
@@ -44,6 +44,20 @@ _QUESTION = {"images": _IMAGES}
 _LABELLED = {"images": _IMAGES, "labels": _LABELS}
 _SESSION = {**_LABELLED, "test_images": _IMAGES, "test_labels": _LABELS}
 
+_Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern="^[!-~]+$",
+        description=(
+            "Chosen by you, for this change only. If you send the change again with the same key, "
+            "because no answer came, you get the job of the first time, and it is not done twice."
+        ),
+        examples=["5f0c9d0e-2f0b-4f4e-9d8d-6f3a1f8f2c11"],
+    ),
+]
 _CHANGE: dict[str, Any] = {"tags": ["changes"], "status_code": 202}
 
 
@@ -127,7 +141,7 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         Images of unknown classes are left out, and these classes are named.
         """
 
-        def task(progress: Progress) -> dict[str, Any]:
+        def task(_: Job, progress: Progress) -> dict[str, Any]:
             found = service.store.classifier().evaluate(*form.labelled("images"), progress=progress)
             return schemas.describe_evaluation(found)
 
@@ -140,7 +154,8 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
 
     @app.post("/api/learn", dependencies=[rights.writer], **_CHANGE, **_form(_SESSION))
     async def learn(
-        response: Response, form: Annotated[Form, Depends(_uploaded(service, _SESSION))]
+        response: Response,
+        form: Annotated[Form, Depends(_uploaded(service, _SESSION, keyed=True))],
     ) -> schemas.JobInfo:
         """Learn one session: new classes, more images of known ones, or both.
 
@@ -154,11 +169,13 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
             session = {**report_as_dict(report), "notes": [] if note is None else [note]}
             return schemas.SessionInfo.model_validate(session).model_dump()
 
-        return _accepted(service, service.change("learn", work, form.held.pop_all()), response)
+        job = service.change("learn", work, form.held.pop_all(), form.asked)
+        return _accepted(service, job, response)
 
     @app.post("/api/forget", dependencies=[rights.writer], **_CHANGE, **_form(_LABELLED))
     async def forget(
-        response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
+        response: Response,
+        form: Annotated[Form, Depends(_uploaded(service, _LABELLED, keyed=True))],
     ) -> schemas.JobInfo:
         """Take images out again, as if they had never been learned.
 
@@ -168,15 +185,22 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             return {"n_images": classifier.forget(*form.labelled("images"), progress=progress)}
 
-        return _accepted(service, service.change("forget", work, form.held.pop_all()), response)
+        job = service.change("forget", work, form.held.pop_all(), form.asked)
+        return _accepted(service, job, response)
 
 
 def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what changes classes without any image."""
 
     @app.post("/api/classes/rename", dependencies=[rights.writer], **_CHANGE)
-    async def rename_class(renaming: schemas.Renaming, response: Response) -> schemas.JobInfo:
+    async def rename_class(
+        renaming: schemas.Renaming,
+        response: Response,
+        asked: Annotated[Asked | None, Depends(_asked)],
+    ) -> schemas.JobInfo:
         """Give a class another name, or put two classes together."""
+        if (known := service.answered(asked)) is not None:
+            return _accepted(service, known, response)
         old = service.read_label(str(renaming.old), "the class to rename")
         new = service.read_label(str(renaming.new), "the new name")
         service.require_class(old)
@@ -189,16 +213,21 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
             classifier.rename_class(old, new, merge=renaming.merge)
             return {}
 
-        return _accepted(service, service.change("rename-class", work, ExitStack()), response)
+        job = service.change("rename-class", work, ExitStack(), asked)
+        return _accepted(service, job, response)
 
     @app.post("/api/classes/forget", dependencies=[rights.writer], **_CHANGE)
     async def forget_class(
-        forgetting: schemas.ForgettingClass, response: Response
+        forgetting: schemas.ForgettingClass,
+        response: Response,
+        asked: Annotated[Asked | None, Depends(_asked)],
     ) -> schemas.JobInfo:
         """Never answer with a class again; its images are not needed.
 
         The other classes' scores stay the same.
         """
+        if (known := service.answered(asked)) is not None:
+            return _accepted(service, known, response)
         label = service.read_label(str(forgetting.label), "the class to forget")
         service.require_class(label)
 
@@ -207,14 +236,15 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
             classifier.forget_class(label)
             return {}
 
-        return _accepted(service, service.change("forget-class", work, ExitStack()), response)
+        job = service.change("forget-class", work, ExitStack(), asked)
+        return _accepted(service, job, response)
 
 
 def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add how far a job is."""
 
     async def find(id: str) -> Job:  # noqa: A002 - its name in the path
-        job = service.jobs.get(id)
+        job = service.job(id)
         if job is None:
             detail = "This job is unknown to the service since its last start. Ask for it again."
             raise RefusedError(404, detail, code="job-unknown")
@@ -246,22 +276,40 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
 ALL = (_add_health, _add_model, _add_questions, _add_changes, _add_classes, _add_jobs)
 
 
-def _uploaded(service: Service, fields: dict[str, Any]) -> Callable[[Request], AsyncIterator[Form]]:
+async def _asked(request: Request, key: _Key = None) -> Asked | None:
+    """Return what a request asks for, if it has a key; the dependency of those without a form."""
+    return Asked.under(key, request.url.path, await request.body())
+
+
+def _uploaded(
+    service: Service, fields: dict[str, Any], *, keyed: bool = False
+) -> Callable[..., AsyncIterator[Form]]:
     """Return the dependency that reads, checks and closes a form with these fields."""
     names = [[name for name in fields if fields[name] is kind] for kind in (_IMAGES, _LABELS)]
 
-    async def uploaded(request: Request) -> AsyncIterator[Form]:
+    @asynccontextmanager
+    async def read(request: Request, key: str | None) -> AsyncIterator[Form]:
         request.scope["visvm.body"].allow(service.limits.upload_bytes)
         form = await read_form(request, service.limits, *names)
+        form.asked = Asked.under(key, request.url.path, form.digest.digest())
         with form.held:  # empty once a job has taken the images over
-            if "labels" in fields:
+            if "labels" in fields and service.answered(form.asked) is None:
+                await request.is_disconnected()  # lets uvicorn read on, and so notice the end
                 await service.check(form)
                 if await request.is_disconnected():  # nobody would see the end of it
                     fact = "The client disconnected before the upload was accepted."
                     raise RefusedError(400, f"{fact} Send it again.", code="client-disconnected")
             yield form
 
-    return uploaded
+    async def question(request: Request) -> AsyncIterator[Form]:
+        async with read(request, None) as form:
+            yield form
+
+    async def change(request: Request, key: _Key = None) -> AsyncIterator[Form]:
+        async with read(request, key) as form:
+            yield form
+
+    return change if keyed else question
 
 
 def _form(fields: dict[str, Any]) -> dict[str, Any]:

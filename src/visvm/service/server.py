@@ -1,11 +1,15 @@
 """The whole service, started."""
 
+import asyncio
 import ipaddress
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -13,6 +17,7 @@ import uvicorn
 from visvm.errors import InputError
 from visvm.image_classifier import ImageClassifier
 from visvm.service.app import create_app
+from visvm.service.connections import Connection, connection_type
 from visvm.service.core import Service
 from visvm.service.gate import LOOPBACK, Tokens
 from visvm.service.limits import Limits
@@ -25,7 +30,45 @@ _UVICORN: dict[str, Any] = {
     "timeout_keep_alive": 30,
     "timeout_graceful_shutdown": 5,
     "lifespan": "off",
+    "ws": "none",
 }
+
+
+class Server(uvicorn.Server):
+    """uvicorn with limits: of every connection, and of the time it takes to stop.
+
+    `at_end` is called before the process is ended by force.
+    """
+
+    def __init__(self, app: Any, limits: Limits, at_end: Callable[[], None] = lambda: None) -> None:
+        super().__init__(uvicorn.Config(app, http=connection_type(limits), **_UVICORN))
+        self._limits, self._at_end = limits, at_end
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after the connections, twice a second."""
+        if counter % 5 == 0:
+            now = asyncio.get_running_loop().time()
+            for each in list(self.server_state.connections):
+                if isinstance(each, Connection):
+                    each.check(now)
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop, in good order if that does not take too long.
+
+        A batch of images or a large solution cannot be interrupted. To end in the middle of one
+        loses nothing: a change that was acknowledged is on disk, and no other is.
+        """
+        if not self.should_exit:
+            timer = threading.Timer(self._limits.stop_seconds, self._end)
+            timer.daemon = True
+            timer.start()
+        super().handle_exit(sig, frame)
+
+    def _end(self) -> None:
+        """End this process at once."""
+        self._at_end()
+        os._exit(0)
 
 
 def require_token(host: str, tokens: Tokens) -> None:
@@ -67,13 +110,14 @@ def serve(
         service = Service(path, classifier, signature, limits)
         undo.pop_all()
     with closing(service):
-        config = uvicorn.Config(create_app(service, tokens, {*LOOPBACK, host}), **_UVICORN)
+        app = create_app(service, tokens, {*LOOPBACK, host})
+        server = Server(app, limits, service.kill_decoders)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         shown = f"[{name}]" if ":" in name else name
         started(f"http://{shown}:{listener.getsockname()[1]}", classifier)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):  # how it is meant to be stopped
-            uvicorn.Server(config).run(sockets=[listener])
+            server.run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -11,7 +11,7 @@ from visvm.image_classifier import ImageClassifier
 from visvm.model.container import locked
 from visvm.model.labels import Label
 from visvm.model.results import SessionReport
-from visvm.model.state import Model
+from visvm.model.state import AnsweredRequest, Model
 from visvm.progress import Progress
 
 T = TypeVar("T")
@@ -52,6 +52,11 @@ class Snapshot:
         """The reports of all sessions."""
         return () if self.model is None else self.model.sessions
 
+    @property
+    def requests(self) -> tuple[AnsweredRequest, ...]:
+        """The last changes that were asked for under a key."""
+        return () if self.model is None else self.model.requests
+
 
 class ModelStore:
     """Keeps one model in memory and on disk, and swaps it.
@@ -80,6 +85,11 @@ class ModelStore:
     def encoder_name(self) -> str:
         """The encoder's name."""
         return self._classifier.encoder_name
+
+    @property
+    def views(self) -> str:
+        """What is learned of every image."""
+        return self._classifier.views
 
     @property
     def transform(self) -> str:

@@ -8,7 +8,6 @@ read are named while the client still waits, and no more than one is in memory a
 import asyncio
 import io
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from itertools import chain, islice
 from typing import TypeVar
@@ -17,9 +16,10 @@ import numpy as np
 from PIL import Image
 
 from visvm.encoders.encoder import Pixels
-from visvm.encoders.images import Transform, decode
+from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError
 from visvm.model.labels import Label, as_number, check_label
+from visvm.service.decoding import Decoders
 from visvm.service.forms import Form, Spool, Upload, no_room
 from visvm.service.limits import Limits
 
@@ -58,9 +58,7 @@ def read_label(text: str, where: str, numbers: bool, limits: Limits) -> Label:
     return check_label(as_number(text) if numbers else text, where)
 
 
-async def decode_all(
-    uploads: Sequence[Upload], transform: Transform, limits: Limits, pool: Executor
-) -> list[Pixels]:
+async def decode_all(uploads: Sequence[Upload], decoders: Decoders) -> list[Pixels]:
     """Return the pixels of images, decoded beside the event loop.
 
     Raises
@@ -70,23 +68,32 @@ async def decode_all(
     """
 
     def pixels_of(upload: Upload) -> Pixels:
-        return decode(upload.read_bytes(), transform, limits.pixels)
+        return decoders.decode(upload.read_bytes())
 
-    return await _each(pixels_of, uploads, pool)
+    return await _each(pixels_of, uploads, decoders)
 
 
-async def keep_squares(form: Form, transform: Transform, limits: Limits, pool: Executor) -> None:
+async def check_photos(form: Form, decoders: Decoders) -> None:
+    """See that all images of a form can be decoded, and keep them; raises as ``decode_all``."""
+
+    def check(upload: Upload) -> None:
+        decoders.decode(upload.read_bytes())
+
+    await _each(check, list(chain(*form.images.values())), decoders)
+
+
+async def keep_squares(form: Form, transform: Transform, decoders: Decoders) -> None:
     """Put squares in the place of all images of a form; raises as ``decode_all`` does."""
     squares = Spool()
 
     def square_of(upload: Upload) -> Upload:
-        content = as_file(decode(upload.read_bytes(), transform, limits.pixels), transform)
+        content = as_file(decoders.decode(upload.read_bytes()), transform)
         return Upload(upload.name, squares, squares.write(content), len(content))
 
     with ExitStack() as undo:
         undo.callback(squares.close)
         try:
-            made = await _each(square_of, list(chain(*form.images.values())), pool)
+            made = await _each(square_of, list(chain(*form.images.values())), decoders)
         except OSError as error:
             raise no_room(error) from error
         undo.pop_all()
@@ -110,7 +117,9 @@ def as_file(pixels: Pixels, transform: Transform) -> bytes:
     return file.getvalue()
 
 
-async def _each(work: Callable[[Upload], T], uploads: Sequence[Upload], pool: Executor) -> list[T]:
+async def _each(
+    work: Callable[[Upload], T], uploads: Sequence[Upload], decoders: Decoders
+) -> list[T]:
     loop = asyncio.get_running_loop()
 
     def attempt(upload: Upload) -> T | ImageError:
@@ -119,7 +128,7 @@ async def _each(work: Callable[[Upload], T], uploads: Sequence[Upload], pool: Ex
         except ImageError as error:
             return error
 
-    running = (loop.run_in_executor(pool, attempt, upload) for upload in uploads)
+    running = (loop.run_in_executor(decoders.threads, attempt, upload) for upload in uploads)
     outcomes = await asyncio.gather(*running)
     wrong = [
         f"{upload} ({each})"

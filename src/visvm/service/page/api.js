@@ -124,3 +124,14 @@ export const call = async (path, options) => (await request(path, options)).json
 
 /** @template T @param {string} path @param {Options} [options] @returns {Promise<T>} */
 export const post = (path, options) => call(path, { method: 'POST', ...options });
+
+/** A key that tells one change from all others; `randomUUID` would need https. */
+export const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join('-');
+
+/**
+ * Ask for a change of the model: under one key it is made once, however often it is sent.
+ * @template T @param {string} path @param {string} key @param {Options} [options]
+ * @returns {Promise<T>}
+ */
+export const change = (path, key, options) =>
+  post(path, { ...options, headers: { 'Idempotency-Key': key } });

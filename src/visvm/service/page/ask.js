@@ -1,9 +1,9 @@
 // Ask: show one photo, get the likeliest classes, correct the answer.
 import { post } from './api.js';
 import { $, announce, ErrorLine, field, find, focusIsLost, h } from './dom.js';
-import { Cancelled, learnPhotos, runJob, sessionOf } from './jobs.js';
+import { Cancelled, learnPhotos, runJob } from './jobs.js';
 import { keptFor } from './kept.js';
-import { knownModel, labelOf, labelProblem, onModel } from './model.js';
+import { labelOf, labelProblem, onModel } from './model.js';
 import { isPhoto, messageWithNames, photoForm } from './photos.js';
 import { percent } from './words.js';
 
@@ -109,9 +109,8 @@ async function learnOne(file, label) {
   const tests = keptFor(new Set([label]));
   try {
     const body = photoForm([{ file, label }], tests);
-    const before = knownModel().n_sessions;
     await runJob($('ask-jobs'), `Learning that this is ${label}`,
-      (signal) => learnPhotos(body, signal), () => sessionOf([{ label }], before));
+      (signal, key) => learnPhotos(body, signal, key));
     return true;
   } catch (failure) {
     if (file !== photo) {

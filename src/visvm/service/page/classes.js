@@ -1,5 +1,5 @@
 // Classes: what is known; rename, forget, take photos out, download.
-import { post, request, token } from './api.js';
+import { change, request, token } from './api.js';
 import {
   $, announce, ErrorLine, field, focusIsLost, h, inOrder, messageOf, openDialog,
 } from './dom.js';
@@ -11,7 +11,7 @@ import { bytes, number, photos } from './words.js';
 
 /**
  * @template R
- * @typedef {(signal: AbortSignal) => Promise<import('./jobs.js').Job<R>>} Start
+ * @typedef {import('./jobs.js').Start<R>} Start
  */
 /** @typedef {{file: File, label: string}} Item */
 
@@ -105,7 +105,7 @@ class Row {
   async renameTo(label, merge) {
     const json = { old: this.label, new: label, merge };
     const renamed = await this.change(`Renaming ${this.label}`,
-      () => post('api/classes/rename', { json }));
+      (_, key) => change('api/classes/rename', key, { json }));
     if (!renamed) return;
     await renameKept(this.label, label).catch(() => {});
     announce(merge ? `${this.label} and ${label} are one class now.`
@@ -119,7 +119,7 @@ class Row {
     if (answer === 'photos') await this.takeOut();
     if (answer !== 'forget') return;
     const forgotten = await this.change(`Forgetting ${this.label}`,
-      () => post('api/classes/forget', { json: { label: this.label } }));
+      (_, key) => change('api/classes/forget', key, { json: { label: this.label } }));
     if (!forgotten) return;
     await removeKept(this.label).catch(() => {});
     announce(`${this.label} is forgotten.`, true);
@@ -130,8 +130,9 @@ class Row {
     const files = await pickPhotos(this.label);
     if (!files) return;
     const items = files.map((file) => ({ file, label: this.label }));
+    const body = photoForm(items);
     /** @type {Start<{n_images: number}>} */
-    const start = (signal) => post('api/forget', { body: photoForm(items), signal });
+    const start = (signal, key) => change('api/forget', key, { body, signal });
     const title = `Taking ${photos(files.length)} out of ${this.label}`;
     const result = await this.change(title, start, items);
     if (!result) return;

@@ -1,7 +1,9 @@
 // A change of the model that the server is working on: its progress, and its end.
-import { ApiError, call, codeOf, JOB_UNKNOWN, NO_ANSWER, post, request, sleep } from './api.js';
+import {
+  ApiError, call, change, codeOf, JOB_UNKNOWN, newKey, NO_ANSWER, post, request, sleep,
+} from './api.js';
 import { announce, h, messageOf } from './dom.js';
-import { history, refreshModel } from './model.js';
+import { refreshModel } from './model.js';
 import { duration, jobWords } from './words.js';
 
 /** @typedef {import('./model.js').Session} Session */
@@ -12,6 +14,7 @@ import { duration, jobWords } from './words.js';
  *   problem: import('./api.js').Problem|null}} Job
  */
 /** @typedef {ReturnType<typeof progressCard>} Card */
+/** @template R @typedef {(signal: AbortSignal, key: string) => Promise<Job<R>>} Start */
 
 const RESTARTED = 'The server was restarted before this was finished. Please try again.';
 /** @param {Job<unknown>} job */
@@ -83,23 +86,24 @@ async function follow(job, show) {
   return last;
 }
 
-/** Send photos to learn. @param {FormData} body @param {AbortSignal} signal
+/** Send photos to learn. @param {FormData} body @param {AbortSignal} signal @param {string} key
  * @returns {Promise<Job<Session>>} */
-export const learnPhotos = (body, signal) => post('api/learn', { body, signal });
+export const learnPhotos = (body, signal, key) => change('api/learn', key, { body, signal });
 
 /**
- * Look for the session that learned photos: the server may have stopped between writing it and
- * saying so.
- * @param {{label: string}[]} items @param {number} before so many sessions there were
+ * Start a job, and once more where no answer came: the server may have stopped between making the
+ * change and saying so, and then it only tells how it ended.
+ * @template R @param {Start<R>} start @param {AbortSignal} signal
  */
-export async function sessionOf(items, before) {
-  const labels = new Set(items.map(({ label }) => label));
-  const { sessions } = await history();
-  return sessions.find(({ session, n_images: n, new_classes: fresh, returning_classes: again }) => {
-    const learned = [...fresh, ...again];
-    return session > before && n === items.length && learned.length === labels.size
-      && learned.every((label) => labels.has(String(label))); // which may be a number
-  }) ?? null;
+async function begin(start, signal) {
+  const key = newKey();
+  try {
+    return await start(signal, key);
+  } catch (error) {
+    if (codeOf(error) !== NO_ANSWER) throw error;
+    await sleep(1);
+    return start(signal, key);
+  }
 }
 
 /** @param {string} title */
@@ -163,12 +167,10 @@ function resultOf(job) {
 /**
  * Start a job, show its progress in `host` and wait for its end.
  * @template R
- * @param {Element} host @param {string} title
- * @param {(signal: AbortSignal) => Promise<Job<R>>} start
- * @param {() => Promise<R|null>} found its result, if a server that was restarted had finished it
+ * @param {Element} host @param {string} title @param {Start<R>} start
  * @returns {Promise<R>} the job's result; throws Cancelled or ApiError otherwise
  */
-export async function runJob(host, title, start, found = async () => null) {
+export async function runJob(host, title, start) {
   const view = progressCard(title);
   const upload = new AbortController();
   /** @type {Job<R>|null} */
@@ -177,7 +179,7 @@ export async function runJob(host, title, start, found = async () => null) {
   host.prepend(view.card);
   view.card.focus();
   try {
-    job = await start(upload.signal);
+    job = await begin(start, upload.signal);
     view.show(job);
     job = await follow(job, view.show);
     const result = resultOf(job);
@@ -185,12 +187,8 @@ export async function runJob(host, title, start, found = async () => null) {
     return result;
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw new Cancelled();
-    // by a restart of the server, or on the way to it
-    const lost = codeOf(error) === (job ? JOB_UNKNOWN : NO_ANSWER);
-    const result = lost ? await found().catch(() => null) : null;
-    if (!result) throw lost && job ? new ApiError(RESTARTED, JOB_UNKNOWN, 404) : error;
-    await refreshModel().catch(() => {});
-    return result;
+    const lost = job && codeOf(error) === JOB_UNKNOWN;
+    throw lost ? new ApiError(RESTARTED, JOB_UNKNOWN, 404) : error;
   } finally {
     view.close();
   }

@@ -3,7 +3,7 @@ import { codeOf, JOB_UNKNOWN } from './api.js';
 import {
   $, announce, ErrorLine, field, find, focusIsLost, h, openDialog, roving,
 } from './dom.js';
-import { Cancelled, learnPhotos, runJob, sessionOf } from './jobs.js';
+import { Cancelled, learnPhotos, runJob } from './jobs.js';
 import { keep, kept, keptFor, loadKept, onKept, removeKept } from './kept.js';
 import { knownModel, labelOf, labelProblem, model, onModel } from './model.js';
 import { fromDrop, fromInput, messageWithNames, photoForm, thumbnail, toGroups } from './photos.js';
@@ -216,7 +216,6 @@ async function learn() {
     return;
   }
   const taken = groups;
-  const before = knownModel().n_sessions;
   groups = [];
   $('teach-groups').replaceChildren();
   for (const old of $('teach-jobs').querySelectorAll('.result')) old.remove();
@@ -224,7 +223,7 @@ async function learn() {
   const labels = some([...new Set(taken.map(({ label }) => label))], 4);
   try {
     const result = await runJob($('teach-jobs'), `Learning ${photos(items.length)}: ${labels}`,
-      (signal) => learnPhotos(photoForm(items, all), signal), () => sessionOf(items, before));
+      (signal, key) => learnPhotos(photoForm(items, all), signal, key));
     const card = resultCard(result, [...result.notes, ...await keepTests(tests)]);
     $('teach-jobs').prepend(card);
     if (focusIsLost()) card.focus();

@@ -1,0 +1,90 @@
+"""Name encoders by how much time an image may take: ``fast``, ``standard`` or ``best``.
+
+A preset is nothing but an ordinary name: ``dinov2-s14`` at ``best`` is ``dinov2-s14@336``.
+"""
+
+from typing import Final
+
+from visvm.encoders.catalog import CATALOG
+from visvm.encoders.loading import load_encoder, named
+from visvm.errors import EncoderError, InputError
+from visvm.progress import Progress, silent
+
+AUTO: Final = "auto"
+"""In place of an encoder's name: the first session chooses one by its own photos."""
+
+STANDARD: Final = "standard"
+# Side of the picture, in the encoder's own. The number of patches, and with it the time, goes with
+# its square: fast is at least twice as fast, best takes at most four times as long. What fast costs
+# in right answers is in benchmarks/FRONTIER.md: many among birds that are alike.
+SIDES: Final = {"fast": 5 / 8, STANDARD: 1.0, "best": 3 / 2}
+QUALITIES: Final = tuple(SIDES)
+
+
+def check_quality(quality: object) -> None:
+    """Refuse what is no preset."""
+    if quality not in QUALITIES:
+        raise InputError(
+            f"The 'quality' parameter must be one of {', '.join(QUALITIES)}. "
+            f"Got {quality!r} instead.",
+            code="quality-unknown",
+        )
+
+
+def at_quality(name: str, quality: str, progress: Progress = silent) -> str:
+    """Return the name of an encoder at a preset.
+
+    Parameters
+    ----------
+    name : str
+        As ``load_encoder`` takes it, without a size.
+    quality : "fast", "standard" or "best"
+    progress : callable, optional
+        As in ``load_encoder``: one that is not of the catalogue is loaded to see its patches.
+
+    Raises
+    ------
+    InputError
+        There is no such preset, or the name has a size already.
+    EncoderError
+        The encoder takes one size only.
+
+    Examples
+    --------
+    >>> [at_quality("dinov2-s14", quality) for quality in QUALITIES]
+    ['dinov2-s14@140', 'dinov2-s14', 'dinov2-s14@336']
+    """
+    check_quality(quality)
+    bare, size = named(name)
+    if size is not None:
+        raise InputError(
+            f"--quality {quality} (quality=…) decides the size of the picture, and so does the "
+            f"name {name}. Leave one of them out.",
+            code="quality-and-size",
+        )
+    if quality == STANDARD:
+        return bare
+    own, patch = _own_size(bare, progress)
+    if patch is None:
+        raise EncoderError(
+            f"{bare} takes pictures of one size only. Leave --quality (quality=…) out, name the "
+            "'positions' in the description of an ONNX file, or use another encoder.",
+            code="size-unsupported",
+        )
+    # down, so that a preset takes no longer than it promises
+    return f"{bare}@{int(own * SIDES[quality] / patch) * patch}"
+
+
+def at_every_quality(name: str, progress: Progress = silent) -> dict[str, str]:
+    """Return an encoder's names by preset; where it takes one size only, that of ``standard``."""
+    if _own_size(named(name)[0], progress)[1] is None:
+        return {STANDARD: name}
+    return {quality: at_quality(name, quality, progress) for quality in QUALITIES}
+
+
+def _own_size(bare: str, progress: Progress) -> tuple[int, int | None]:
+    """Return the sides of an encoder's own picture and patch; None if it takes no other size."""
+    if bare in CATALOG:
+        return CATALOG[bare].preprocessing.size, CATALOG[bare].patch
+    encoder = load_encoder(bare, progress)
+    return encoder.preprocessing.size, getattr(encoder, "patch", None)
