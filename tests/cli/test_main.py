@@ -84,7 +84,8 @@ def test_with_json_standard_output_holds_json_only(visvm, learn, photos):
     _, out, _ = visvm("predict", "m.visvm", "held out", "--json", "--top", "2")
     lines = [json.loads(line) for line in out.splitlines()]
     assert len(lines) == 18
-    assert all(set(line) == {"path", "label", "score", "top"} for line in lines)
+    fields = {"path", "label", "score", "top", "known", "unknown"}
+    assert all(set(line) == fields for line in lines)
     assert all(
         Path(line["path"]).parent.name == line["label"] == line["top"][0]["label"] for line in lines
     )

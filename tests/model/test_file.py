@@ -184,6 +184,9 @@ def test_for_prediction_the_sums_are_not_read(model, path, monkeypatch):
         "mixer.u_bias",
         "coefficients",
         "calibration",
+        "known.centres",
+        "known.distances",
+        "known.root",
     }
     assert (light.head.sums, light.sums_on_disk, light.kind) == (None, True, "predictor")
     model.export(path.with_name("small.visvm"))

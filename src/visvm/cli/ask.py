@@ -35,6 +35,13 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
     ] = False,
+    unknown: Annotated[
+        str,
+        typer.Option(
+            help="Answer 'none of these' to photos that look less familiar than all but this share "
+            "of the learned ones, which is refused in error then; off never does."
+        ),
+    ] = "5%",
     views: Views = "one",
     encoder: Where = None,
     no_cache: NoCache = False,
@@ -48,11 +55,12 @@ def predict(
     from visvm.model.predictor import ImagePredictor
 
     check_views(views)
+    rate = _rate(unknown)
     paths = _expand(images)
     predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     tell_views(views, quiet)
     unreadable = []
-    how: Any = {"top": top, "raw": raw, "views": views}
+    how: Any = {"top": top, "raw": raw, "unknown": rate, "views": views}
     # Lines that appear one by one are progress enough; a bar between them would tear them.
     with progress_bars(quiet, bars=not out().is_terminal) as progress:
         for outcome in predictor.predict_stream(paths, **how, progress=progress):
@@ -71,13 +79,30 @@ def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
     if as_json:
         top = [{"label": label, "score": score} for label, score in answer.top]
         said = {"path": answer.path, "label": answer.label, "score": answer.score, "top": top}
-        print_json(said, indent=None)
+        print_json({**said, "known": answer.known, "unknown": answer.unknown}, indent=None)
         return
     best = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in answer.top]
+    if answer.unknown:
+        best = ["none of these", f"closest: {best[0]}", *best[1:]]
     console = out()
     console.print(f"{shown(answer.path)}: ", end="", markup=False)
     console.print(best[0], style="bold", end="", markup=False)
     console.print("".join(f" · {each}" for each in best[1:]), style="dim", markup=False)
+
+
+def _rate(text: str) -> float | None:
+    """Return the share that ``--unknown`` gives, such as 5%; None where it is off."""
+    if text == "off":
+        return None
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not (text.endswith("%") and 0.0 < share < 1.0):
+        raise InputError(
+            f"--unknown is {text!r}. Give a share such as 5%, or off.", code="unknown-share"
+        )
+    return share
 
 
 def _expand(images: list[str]) -> list[Path]:

@@ -12,6 +12,7 @@ from visvm.encoders.transform import Transform
 from visvm.errors import InputError
 from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind
+from visvm.head.familiarity import DISTANCES, noted
 from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
@@ -65,20 +66,20 @@ def learn_session(
     progress("learning", 0, 1)
     head = head.solved()
     progress("learning", 1, 1)
-    before = _unlearned(work, head) if model is None else model
-    calibration = _calibrated(before, head, work, learned, progress)
+    after = (_unlearned(work, head) if model is None else model).with_head(head)
+    calibration = _calibrated(after, work, learned, progress)
     clock.lap("learn")
-    report = _report(work, learned, head, known, len(before.sessions) + 1)
+    report = _report(work, learned, head, known, len(after.sessions) + 1)
     if held_out is not None:
         tested = held_out.only({*known, *report.new_classes})
         report = replace(
             report,
             skipped=report.skipped + held_out.skipped,
-            test=_tested(model, replace(before, head=head), tested, set(report.new_classes)),
+            test=_tested(model, after, tested, set(report.new_classes)),
         )
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
-    return changes.learned(before, head, calibration, report, key), report
+    return changes.learned(after, calibration, report, key), report
 
 
 def _unlearned(work: Work, head: Head) -> Model:
@@ -169,16 +170,14 @@ def _report(
     )
 
 
-def _calibrated(
-    before: Model, head: Head, work: Work, learned: Learned, progress: Progress
-) -> Calibration:
+def _calibrated(model: Model, work: Work, learned: Learned, progress: Progress) -> Calibration:
     """Measure, by some images of a session, how far scores can be trusted."""
-    named = replace(before, head=head).shown
-    n_classes, old = int(named.sum()), before.calibration
+    head, named, old = model.head, model.shown, model.calibration
+    n_classes = int(named.sum())
     # Of dense sums, leaving samples out costs another factorisation: only where many classes have
     # come since the last time.
     thin = isinstance(head.statistics.scatter, ThinScatter)
-    if n_classes < 2 or not (thin or n_classes > 1.2 * old.n_classes):
+    if not (thin or n_classes > 1.2 * old.n_classes):
         return old
     progress("calibrating", 0, 1)
     places = sorted(work.calibration - set(learned.unreadable))
@@ -187,10 +186,15 @@ def _calibrated(
     labels = work.labels(places)
     rows = np.array([features[place] for place in places])
     scores = head.leave_one_out_scores(rows, labels)[:, named]
-    likelihoods = log_likelihoods(scores, np.searchsorted(head.classes[named], labels))
+    targets = np.searchsorted(model.classes, labels)
+    distances = np.zeros(len(DISTANCES))
+    if model.spread is not None:
+        fitted, counts = model.scores(rows[:, 0]), np.array(model.class_counts, dtype=np.float64)
+        distances = noted(model.spread.unlearned_distances(scores, fitted, targets, counts))
     progress("calibrating", 1, 1)
     # What was measured among fewer classes counts half from session to session.
-    return Calibration(0.5 * old.likelihoods + likelihoods, n_classes)
+    new = Calibration(log_likelihoods(scores, targets), n_classes, distances)
+    return replace(new.plus(old, 0.5), n_classes=n_classes)
 
 
 def _all_features(

@@ -42,12 +42,12 @@ def require_sums(model: Model, what: str) -> None:
 
 
 def learned(
-    model: Model, head: Head, calibration: Calibration, report: SessionReport, key: str | None
+    model: Model, calibration: Calibration, report: SessionReport, key: str | None
 ) -> Model:
     """Return the model after a session, as it was learned in ``visvm.learning``.
 
-    The head is solved; the calibration is that of `model` where the session measured none. By the
-    key, if there is one, the session is known when it is given again.
+    Its head is that after the session; the calibration is that of `model` where the session
+    measured none. By the key, if there is one, the session is known when it is given again.
     """
     sites = model.sites
     if calibration is not model.calibration:
@@ -55,7 +55,7 @@ def learned(
             replace(each, calibration_weight=0.5 * each.calibration_weight) for each in sites
         )
     sessions = (*model.sessions, report)
-    after = replace(model, head=head, calibration=calibration, sessions=sessions, sites=sites)
+    after = replace(model, calibration=calibration, sessions=sessions, sites=sites)
     return after if key is None else replace(after, learned=(*model.learned, key)[-MOST_KEYS:])
 
 
@@ -66,7 +66,7 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
     """
     require_sums(model, "forget")
     head = model.head.forgotten(*as_rows(features, labels)).solved()
-    return replace(model, head=head, learned=())
+    return replace(model.with_head(head), learned=())
 
 
 def answered(model: Model, request: AnsweredRequest) -> Model:
@@ -98,7 +98,7 @@ def merged(model: Model, others: Iterable[SiteStatistics], *, consume: bool = Fa
         except IncompatibleModelError as error:
             raise IncompatibleModelError(f"{other.named}{error}", code=error.code) from error
         del other  # before the next one is read
-    return replace(grown, head=Head.of(model.head.settled, sums).solved())
+    return grown.with_head(Head.of(model.head.settled, sums).solved())
 
 
 def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: set[str]) -> Model:
@@ -119,7 +119,6 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
     here.check_merge(other.model.head)
     check_sums(other.model.head, here)
     sums.merge(other.model.head.statistics)
-    mine, theirs = model.calibration, other.model.calibration
     new = [
         replace(each, site=each.site or other.site)
         for each in other.model.sessions
@@ -127,9 +126,7 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
     ]
     return replace(
         model,
-        calibration=Calibration(
-            mine.likelihoods + theirs.likelihoods, max(mine.n_classes, theirs.n_classes)
-        ),
+        calibration=model.calibration.plus(other.model.calibration),
         sessions=_numbered((*model.sessions, *new)),
         sites=(*model.sites, *added),
     )
@@ -168,17 +165,15 @@ def unmerged(model: Model, other: SiteStatistics) -> Model:
             code="site-incomplete",
         ) from error
     ids = {each.id for each in gone}
-    likelihoods = model.calibration.likelihoods
-    likelihoods = likelihoods - mine.calibration_weight * other.model.calibration.likelihoods
     left = replace(
-        model,
-        head=head,
+        model.with_head(head),
         sessions=_numbered(each for each in model.sessions if each.site not in ids),
         sites=tuple(each for each in model.sites if each.id not in ids),
         learned=(),
     )
+    measured = model.calibration.plus(other.model.calibration, -mine.calibration_weight)
     n_classes = min(model.calibration.n_classes, len(left.classes))
-    return replace(left, calibration=Calibration(likelihoods, n_classes))
+    return replace(left, calibration=replace(measured, n_classes=n_classes))
 
 
 def _numbered(sessions: Iterable[SessionReport]) -> tuple[SessionReport, ...]:
@@ -216,13 +211,17 @@ def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Mod
         )
         for each in model.sessions
     )
-    return replace(
+    after = replace(
         model,
-        head=head,
         exported_counts=tuple(kept),
         sessions=sessions,
         sites=_renamed_in(model.sites, old, new),
     )
+    if head.sums is not None:
+        return after.with_head(head)
+    order = np.argsort(np.array(_with_name(model.classes.tolist(), old, new)), kind="stable")
+    spread = None if model.spread is None else model.spread.reordered(order)
+    return replace(after, head=head, spread=spread)
 
 
 def class_forgotten(model: Model, label: Label) -> Model:
@@ -235,8 +234,7 @@ def class_forgotten(model: Model, label: Label) -> Model:
         )
     hidden = FORGOTTEN[0] if isinstance(label, str) else FORGOTTEN[1]
     return replace(
-        model,
-        head=model.head.renamed(label, hidden, merge=True),
+        model.with_head(model.head.renamed(label, hidden, merge=True)),
         sites=_renamed_in(model.sites, label, hidden),
         learned=(),
     )

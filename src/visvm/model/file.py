@@ -4,9 +4,10 @@ The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``
 ``sessions`` and, where they are known, ``calibrated_classes``, ``site``, ``merged``, ``learned``
 (keys of the last sessions, ``Labelled.key``) and ``requests`` (that the service has answered).
 Tensors are ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"),
-and (unless it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or
-``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is drawn from its seed
-and compared with its digest. A file without a ``kind`` is older; its parts show it.
+``known.*`` (how familiar learned images look, where that was noted), and (unless it is "predictor")
+``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle,
+column by column) and ``cross`` (dense). R is drawn from its seed and compared with its digest. A
+file without a ``kind`` is older; its parts show it.
 """
 
 import os
@@ -23,6 +24,7 @@ from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, VisvmError, shown
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
+from visvm.head.familiarity import DISTANCES, ScoreSpread
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
 from visvm.head.lift import Lift, MapEntry
@@ -32,7 +34,7 @@ from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
 from visvm.head.statistics import Statistics
 from visvm.model.checks import check_counts, check_header
 from visvm.model.container import Tensors, altered, locked, opened, replace_file
-from visvm.model.labels import Label
+from visvm.model.labels import Label, is_forgotten
 from visvm.model.results import SessionReport
 from visvm.model.state import (
     AnsweredRequest,
@@ -179,6 +181,9 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
+    if model.spread is not None:
+        tensors |= {f"known.{name}": value for name, value in vars(model.spread).items()}
+        tensors["known.distances"] = model.calibration.distances
     return _header_as_dict(header), {
         name: np.ascontiguousarray(value) for name, value in tensors.items()
     }
@@ -289,7 +294,7 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
         return Model(
             encoder=header.encoder,
             head=Head(settled, labels, statistics, coefficients),
-            calibration=Calibration(tensors["calibration"], header.calibrated_classes),
+            calibration=_calibration(header.calibrated_classes, tensors),
             sessions=tuple(header.sessions),
             site=header.site,
             sites=tuple(header.merged),
@@ -297,7 +302,27 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             exported_counts=tuple(header.counts),
             sums_on_disk=statistics is None and header.head.form is not None,
             requests=tuple(header.requests),
+            spread=_spread(labels, tensors),
         )
+
+
+def _calibration(n_classes: int, tensors: Tensors) -> Calibration:
+    distances = tensors.get("known.distances", np.zeros(len(DISTANCES)))
+    if distances.shape != DISTANCES.shape or distances.min() < 0.0:
+        raise ValueError("known.distances are no numbers of images")
+    return Calibration(tensors["calibration"], n_classes, distances)
+
+
+def _spread(labels: Labels, tensors: Tensors) -> ScoreSpread | None:
+    if not any(name.startswith("known.") for name in tensors):  # as in older files
+        return None
+    n = sum(not is_forgotten(label) for label in labels.tolist())
+    spread = ScoreSpread(tensors["known.centres"], tensors["known.root"])
+    if "known.distances" not in tensors or {each.shape for each in vars(spread).values()} != {
+        (n, n)
+    }:
+        raise ValueError("known.centres or known.root have the wrong shape")
+    return spread
 
 
 def _labels(classes: list[Label]) -> Labels:

@@ -25,6 +25,7 @@ from visvm.encoders.transform import (
 )
 from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
 from visvm.head.checks import parameter_error
+from visvm.head.familiarity import UNKNOWN
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
 from visvm.model import changes
@@ -287,6 +288,7 @@ class ImagePredictor:
         *,
         top: int = 5,
         raw: bool = False,
+        unknown: float | None = UNKNOWN,
         views: str = "one",
         progress: Progress = silent,
     ) -> list[Prediction]:
@@ -300,6 +302,9 @@ class ImagePredictor:
         raw : bool, default=False
             Give the head's scores (near +1 for the right class, near -1 for others) instead of
             probabilities.
+        unknown : float or None, default=0.05
+            Say that an image shows none of the classes where at most this share of the learned
+            images would look less familiar; None never says so.
         views : "one", "mirror" or "crops", default="one"
             Take the mean of the scores over these views of each image, which takes 1, 2 or 5 times
             as long; whichever views were learned.
@@ -307,8 +312,8 @@ class ImagePredictor:
         one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
         given = cast("Sequence[str | Source]", [images] if one else images)
         sources = [as_source(image) for image in given]
-        given_options: Any = {"top": top, "raw": raw, "views": views, "progress": progress}
-        outcomes = list(self.predict_stream(sources, **given_options))
+        how: Any = {"top": top, "raw": raw, "unknown": unknown, "views": views}
+        outcomes = list(self.predict_stream(sources, **how, progress=progress))
         refuse_unreadable([each for each in outcomes if isinstance(each, Unreadable)], "")
         return [each for each in outcomes if isinstance(each, Prediction)]
 
@@ -318,39 +323,29 @@ class ImagePredictor:
         *,
         top: int = 5,
         raw: bool = False,
+        unknown: float | None = UNKNOWN,
         views: str = "one",
         progress: Progress = silent,
     ) -> Iterator[Prediction | Unreadable]:
         """Say what images show, as the answers come; files that are none come as ``Unreadable``."""
-        self._known()
-        _check_top(top)
+        model = self._known()
+        _check_how(top, unknown)
         check_views(views)
         encoder, done = self.load_encoder(progress), 0
         transforms = self._transform(encoder).views(views)
         with opened_cache(self.cache) as cache:
             for outcomes in encode_stream(images, encoder, transforms, cache):
                 readable = [each for each in outcomes if not isinstance(each, Unreadable)]
-                features = np.array([each for _, each in readable])
-                names = [str(path) for path, _ in readable]
-                answers = iter(self.predict_features(features, names, top=top, raw=raw))
+                answers: Iterator[Prediction] = iter(())
+                if readable:
+                    scores = model.scores(np.array([each for _, each in readable]))
+                    names = [str(path) for path, _ in readable]
+                    how: Any = {"top": top, "raw": raw, "unknown": unknown}
+                    answers = iter(model.answers(scores, names, **how))
                 for outcome in outcomes:
                     yield outcome if isinstance(outcome, Unreadable) else next(answers)
                 done += len(outcomes)
                 progress("predicting", done, len(images))
-
-    def predict_features(
-        self, features: LayerFeatures, names: Sequence[str], *, top: int = 5, raw: bool = False
-    ) -> list[Prediction]:
-        """Say what images show whose layer features are known.
-
-        `features` are (n, sum of layer_dims), or those of several views, (n, V, sum of layer_dims);
-        `names` is what to call the images; `top` and `raw` are as in ``predict``.
-        """
-        _check_top(top)
-        model = self._known()
-        if not len(features):
-            return []
-        return model.answers(model.scores(features), names, top=top, raw=raw)
 
     def scores(self, features: LayerFeatures) -> Array:
         """Return the scores of ``classes_``, (n, C), for layer features, (n, width)."""
@@ -386,6 +381,8 @@ def _knows_no_class() -> Exception:
     return error
 
 
-def _check_top(top: int) -> None:
+def _check_how(top: int, unknown: float | None) -> None:
     if top < 1:
         raise parameter_error("predict", "top", top, "at least 1")
+    if unknown is not None and not 0.0 < unknown < 1.0:
+        raise parameter_error("predict", "unknown", unknown, "between 0 and 1, or None")

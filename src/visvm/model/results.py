@@ -130,12 +130,20 @@ class Prediction:
         The likeliest classes, best first.
     path : str
         The image.
+    known : float or None
+        How familiar it looks: the share of the learned images that would look less so, had they not
+        been learned. None where the model has noted none.
+    unknown : bool
+        Whether that share is so small that the image is taken to show none of the classes; `label`
+        is then the closest.
     """
 
     label: Label
     score: float
     top: tuple[tuple[Label, float], ...]
     path: str
+    known: float | None = None
+    unknown: bool = False
 
 
 @dataclass(frozen=True)

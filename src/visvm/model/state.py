@@ -1,7 +1,7 @@
 """A model as one frozen value: all that is remembered, in memory and in a file alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from visvm.head.calibration import INVERSE_TEMPERATURES, probabilities
 from visvm.head.checks import Labels
+from visvm.head.familiarity import DISTANCES, ScoreSpread, known_shares, spread_of
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.products import Array
@@ -47,10 +48,21 @@ class Calibration:
         Log-likelihood of the labels under every β of the grid.
     n_classes : int
         How many classes were known when it was last measured.
+    distances : array of shape (161,)
+        How many images were so far from the nearest class (``head/familiarity.py``).
     """
 
     likelihoods: Array = field(default_factory=lambda: np.zeros(len(INVERSE_TEMPERATURES)))
     n_classes: int = 0
+    distances: Array = field(default_factory=lambda: np.zeros(len(DISTANCES)))
+
+    def plus(self, other: "Calibration", weight: float = 1.0) -> "Calibration":
+        """Return what both have measured together, the other one counted with this weight."""
+        return Calibration(
+            self.likelihoods + weight * other.likelihoods,
+            max(self.n_classes, other.n_classes),
+            np.maximum(self.distances + weight * other.distances, 0.0),  # for rounding
+        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,9 @@ class Model:
         Whether the file has sums that were not read, as only predicting was asked for.
     requests : tuple of AnsweredRequest
         The last changes that were asked for under a key.
+    spread : ScoreSpread or None
+        How the scores of learned images of ``classes`` scatter; None in files of older versions and
+        where there are very many classes.
     """
 
     encoder: EncoderId
@@ -140,6 +155,15 @@ class Model:
     exported_counts: tuple[int, ...] = ()
     sums_on_disk: bool = False
     requests: tuple[AnsweredRequest, ...] = ()
+    spread: ScoreSpread | None = None
+
+    def with_head(self, head: Head) -> "Model":
+        """Return the model with another head, which is solved and has its sums."""
+        model = replace(self, head=head)
+        assert head.coefficients is not None, "only a head that is solved gives scores"
+        shift = head.settled.ridge / head.settled.options.svm_cost
+        chosen = np.flatnonzero(model.shown)
+        return replace(model, spread=spread_of(head.statistics, head.coefficients, shift, chosen))
 
     @property
     def kind(self) -> FileKind:
@@ -203,8 +227,24 @@ class Model:
         """Return the likeliest class, (n,), for features as in ``scores``."""
         return np.asarray(self.classes[self.scores(features).argmax(axis=1)])
 
+    def known(self, scores: Array) -> Array | None:
+        """Return how familiar images look that have these scores, (n, C), as shares, (n,).
+
+        That is None where the model cannot tell.
+        """
+        if self.spread is None or not len(scores):
+            return None
+        nearest = self.spread.distances(scores).min(axis=1)
+        return known_shares(nearest, self.calibration.distances)
+
     def answers(
-        self, scores: Array, names: Sequence[str], *, top: int, raw: bool = False
+        self,
+        scores: Array,
+        names: Sequence[str],
+        *,
+        top: int,
+        raw: bool = False,
+        unknown: float | None = None,
     ) -> list[Prediction]:
         """Say what images show that have these scores.
 
@@ -218,13 +258,23 @@ class Model:
             How many classes to name for each.
         raw : bool, default=False
             Give the scores themselves instead of probabilities.
+        unknown : float, optional
+            The share of known images that may be taken for none of the classes.
         """
+        familiar = self.known(scores)
+        shares = [None] * len(names) if familiar is None else familiar.tolist()
         given = scores if raw else probabilities(scores, self.calibration.likelihoods)
         order = np.argsort(-given, axis=1, kind="stable")[:, :top]
         labels = self.classes[order].tolist()
         values = np.take_along_axis(given, order, axis=1).tolist()
         tops = [tuple(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
         return [
-            Prediction(*best[0], top=best, path=name)
-            for best, name in zip(tops, names, strict=True)
+            Prediction(
+                *best[0],
+                top=best,
+                path=name,
+                known=known,
+                unknown=known is not None and unknown is not None and known < unknown,
+            )
+            for best, name, known in zip(tops, names, shares, strict=True)
         ]

@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from visvm.errors import InputError
+from visvm.head.familiarity import UNKNOWN
 from visvm.image_classifier import ImageClassifier
 from visvm.model.file import report_as_dict
 from visvm.model.results import first_session_note
@@ -127,9 +128,14 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
     async def predict(
         form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
         top: Annotated[int, Query(ge=1, le=1000)] = 5,
+        unknown: Annotated[float, Query(ge=0, lt=1)] = UNKNOWN,
     ) -> schemas.Predictions:
-        """Say what images show: the likeliest classes of each with their probabilities."""
-        snapshot, made = await service.predict(form, top)
+        """Say what images show: the likeliest classes of each with their probabilities.
+
+        An image is `unknown` where at most that share of the learned images would look less
+        familiar; 0 never says so.
+        """
+        snapshot, made = await service.predict(form, top, unknown)
         return schemas.describe_predictions(snapshot.revision, made)
 
     @app.post("/api/evaluate", status_code=202, **asking, **_form(_LABELLED))

@@ -72,9 +72,14 @@ class Answer(BaseModel):
 class PredictionInfo(BaseModel):
     """What an image shows."""
 
-    label: Label
+    label: Label = Field(description="The likeliest class, or the closest where it is unknown.")
     score: float
     top: list[Answer]
+    known: float | None = Field(
+        None,
+        description="Share of the learned images that would look less familiar; null if not noted.",
+    )
+    unknown: bool = Field(False, description="Whether it seems to show none of the classes.")
 
 
 class Predictions(BaseModel):
@@ -82,7 +87,15 @@ class Predictions(BaseModel):
 
     model_config = _example(
         revision=3,
-        predictions=[{"label": "robin", "score": 0.93, "top": [{"label": "robin", "score": 0.93}]}],
+        predictions=[
+            {
+                "label": "robin",
+                "score": 0.93,
+                "top": [{"label": "robin", "score": 0.93}],
+                "known": 0.41,
+                "unknown": False,
+            }
+        ],
     )
     revision: int
     predictions: list[PredictionInfo]
@@ -192,6 +205,8 @@ def describe_predictions(revision: int, predictions: list[Prediction]) -> Predic
             label=each.label,
             score=each.score,
             top=[Answer(label=label, score=score) for label, score in each.top],
+            known=each.known,
+            unknown=each.unknown,
         )
         for each in predictions
     ]

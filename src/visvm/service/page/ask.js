@@ -8,6 +8,7 @@ import { isPhoto, messageWithNames, photoForm } from './photos.js';
 import { percent } from './words.js';
 
 /** @typedef {{label: string, score: number}} Answer */
+/** @typedef {{top: Answer[], unknown: boolean}} Prediction the likeliest class first */
 
 const error = new ErrorLine('ask-error');
 const wrong = find('wrong', HTMLFormElement);
@@ -35,30 +36,38 @@ function answerRow({ label, score }) {
     h('span', { class: 'meter', 'aria-hidden': 'true' }, fill));
 }
 
-/** @param {File} file @returns {Promise<Answer[]>} the likeliest first */
-async function answersFor(file) {
+/** @param {File} file @returns {Promise<Prediction>} */
+async function predictionFor(file) {
   const body = photoForm([{ file }]);
-  /** @type {{predictions: {top: Answer[]}[]}} */
+  /** @type {{predictions: Prediction[]}} */
   const { predictions } = await post('api/predict?top=5', { body });
-  return predictions[0].top;
+  return predictions[0];
 }
 
-/** @param {File} asked @returns {Promise<Answer|null>} null if it failed or another photo came */
+/** @param {Prediction} prediction @returns {string} what it says, in a few words */
+function inWords({ top, unknown }) {
+  const best = `${top[0].label}, ${percent(top[0].score)}`;
+  return unknown ? `none of these (closest: ${best})` : best;
+}
+
+/** @param {File} asked @returns {Promise<Prediction|null>} null if it failed or another came */
 async function ask(asked) {
   $('ask-empty').hidden = $('answers').children.length > 0;
   $('ask-empty').textContent = 'Looking…';
   $('answers').setAttribute('aria-busy', 'true');
   try {
-    const top = await answersFor(asked);
+    const prediction = await predictionFor(asked);
     if (asked !== photo) return null;
-    $('answers').replaceChildren(...top.map(answerRow));
+    $('answers').replaceChildren(...prediction.top.map(answerRow));
     $('answers').hidden = false;
+    $('ask-unknown').hidden = !prediction.unknown;
     wrong.hidden = false;
-    announce(`Answer: ${top[0].label}, ${percent(top[0].score)}.`);
-    return top[0];
+    announce(`Answer: ${inWords(prediction)}.`);
+    return prediction;
   } catch (failure) {
     if (asked !== photo) return null;
     $('answers').hidden = true;
+    $('ask-unknown').hidden = true;
     wrong.hidden = true;
     error.show($('ask-error-place'), messageWithNames(failure, [{ file: asked }]));
     return null;
@@ -81,6 +90,7 @@ function choose(files) {
   }
   photo = next;
   $('ask-note').hidden = true;
+  $('ask-unknown').hidden = true;
   wrong.hidden = true;
   wrong.reset();
   $('answers').replaceChildren();
@@ -130,10 +140,10 @@ async function learnOne(file, label) {
 /** After the correction. @param {File} file */
 async function askAgain(file) {
   wrong.reset();
-  const answer = await ask(file);
-  if (!answer) return;
+  const prediction = await ask(file);
+  if (!prediction) return;
   const note = $('ask-note');
-  note.textContent = `Learned. Its answer is now ${answer.label}, ${percent(answer.score)}.`;
+  note.textContent = `Learned. Its answer is now ${inWords(prediction)}.`;
   note.hidden = false;
   announce(note.textContent);
   if (focusIsLost()) note.focus();
