@@ -11,7 +11,6 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from visvm.errors import InputError
 from visvm.image_classifier import ImageClassifier
 from visvm.model.file import report_as_dict
 from visvm.model.results import first_session_note
@@ -204,9 +203,8 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
         old = service.read_label(str(renaming.old), "the class to rename")
         new = service.read_label(str(renaming.new), "the new name")
         service.require_class(old)
-        if new in service.store.current.counts and not renaming.merge:
-            detail = f"The class {new!r} exists already. Choose another name, or merge both."
-            raise InputError(detail, code="class-exists")
+        if not renaming.merge:
+            service.require_no_class(new)
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             progress("renaming", 0, 1)
