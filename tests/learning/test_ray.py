@@ -62,7 +62,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
     tiny.write_encoder(folder)
     tiny.write_photos(folder / "base", n=30)
-    tiny.write_photos(folder / "later", classes=("yellow", "red"), n=20, seed=1)
+    tiny.write_photos(folder / "later", classes=("yellow", "red"), n=45, seed=1)
     tiny.write_photos(folder / "test", classes=tuple(tiny.COLOURS), n=4, seed=3)
     return folder
 
