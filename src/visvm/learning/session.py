@@ -15,6 +15,7 @@ from visvm.head.checks import check_one_kind
 from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
+from visvm.head.settle import Settled
 from visvm.learning.labelled import (
     OR_SKIP,
     Labelled,
@@ -26,7 +27,7 @@ from visvm.learning.local import LocalEngine
 from visvm.learning.work import Engine, Learned, Work
 from visvm.model import changes
 from visvm.model.labels import Label, is_forgotten
-from visvm.model.results import SessionReport, SessionTest, session_test
+from visvm.model.results import RidgeChoice, SessionReport, SessionTest, session_test
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
 
@@ -61,14 +62,15 @@ def learn_session(
         stage = "encoding test images"
         held_out = _encoded(wanted, work, [work.transform], stage, progress, work.skip_unreadable)
         clock.lap("test")
-    learned, head = _accumulated(work, engine, clock, progress)
+    learned, summed = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
-    head = head.solved()
+    head = (summed if model is None else summed.renewed()).solved()
     progress("learning", 1, 1)
     before = _unlearned(work, head) if model is None else model
     calibration = _calibrated(before, head, work, learned, progress)
     clock.lap("learn")
     report = _report(work, learned, head, known, len(before.sessions) + 1)
+    report = replace(report, ridge_choice=_ridge_choice(summed.settled, head.settled))
     if held_out is not None:
         tested = held_out.only({*known, *report.new_classes})
         report = replace(
@@ -115,7 +117,7 @@ def require_settled(model: Model | None) -> Model:
 def learn_sums(model: Model, work: Work, *, engine: Engine | None, progress: Progress) -> Model:
     """Return the sums of images, for a model elsewhere: nothing is solved, nothing calibrated."""
     clock, key = _Clock(), work.images.key
-    start = Head.blank(replace(model.head.settled, ridge_path=(), layer_path=()))
+    start = Head.blank(model.head.settled.bare)
     work = replace(work, start=start, calibration=frozenset())
     learned, head = _accumulated(work, engine, clock, progress)
     report = _report(work, learned, head, set(), 1)
@@ -169,6 +171,13 @@ def _report(
     )
 
 
+def _ridge_choice(before: Settled, after: Settled) -> RidgeChoice | None:
+    """Say by what λ was chosen anew, if it was."""
+    if after.ridge_basis is None or after.ridge_basis == before.ridge_basis:
+        return None
+    return RidgeChoice(before.ridge, after.ridge_basis.n_images, after.ridge_basis.n_classes)
+
+
 def _calibrated(
     before: Model, head: Head, work: Work, learned: Learned, progress: Progress
 ) -> Calibration:
@@ -176,9 +185,10 @@ def _calibrated(
     named = replace(before, head=head).shown
     n_classes, old = int(named.sum()), before.calibration
     # Of dense sums, leaving samples out costs another factorisation: only where many classes have
-    # come since the last time.
+    # come since the last time, or λ is another.
     thin = isinstance(head.statistics.scatter, ThinScatter)
-    if n_classes < 2 or not (thin or n_classes > 1.2 * old.n_classes):
+    other = head.settled.ridge != before.head.settled.ridge
+    if n_classes < 2 or not (thin or other or n_classes > 1.2 * old.n_classes):
         return old
     progress("calibrating", 0, 1)
     places = sorted(work.calibration - set(learned.unreadable))
