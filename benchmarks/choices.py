@@ -11,15 +11,18 @@ No test image is looked at. A fifth of every class is held out and asked in the 
   covariance within classes of the first session, brought to a mean of one along its diagonal.
   s = 1 leaves it as it is. Ten draws of the classes that come first, of the images held out and of
   R; differences are paired.
-- ``life``: λ is settled on a first session of a few classes, and kept, or chosen anew once, when
-  all classes were learned, from what the sums can tell: by generalised cross-validation (GCV) or by
-  the evidence. Beside it stands the best of all λ for the held-out images.
+- ``life``: λ is settled on a first session of a few classes, and kept, or chosen anew from the sums
+  by their evidence: whenever the images have doubled, as long as it was chosen among fewer than ten
+  classes (which ``visvm learn`` does), or for ever; or once, in the end. Beside it stands the best
+  of all λ for the held-out images.
 
 Prints tables and keeps them in CHOICES.md beside this file.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +31,20 @@ from base_data import Base, base_session
 from visvm import IncrementalLSSVC, load_encoder
 from visvm.bench.loading import load_dataset
 from visvm.bench.streams import class_order
-from visvm.head.lift import KernelMap
+from visvm.head.evidence import ridge_by_evidence
+from visvm.head.head import Head
 from visvm.head.selection import RIDGE_CANDIDATES, split_base_session
+from visvm.head.settle import Settled
 
 HERE = Path(__file__).parent
 DRAWS = 10
 SVM_COST = 10.0
 SHRINKAGES = (0.8, 0.9, 0.95, 1.0)
 WIDTH = 5000
+NEVER = "settled in the first session"
+PRODUCT = "anew at each doubling, until ten classes were known"
+FOR_EVER = "anew at each doubling, for ever"
+IN_THE_END = "anew once, in the end"
 BEST = "the best of all λ"
 
 
@@ -99,86 +108,110 @@ def whitening_table(columns: dict[str, dict[str, list[float]]]) -> list[str]:
 # λ through life
 
 
-class KernelRidge:
-    """Kernel ridge on the rows learned so far: error, GCV and answers for every λ."""
+@dataclass(frozen=True)
+class Stream:
+    """One draw: sessions of training images, images held out, and the map."""
 
-    def __init__(self, lifted: np.ndarray, signs: np.ndarray) -> None:
-        self.mean, self.target_mean = lifted.mean(axis=0), signs.mean(axis=0)
-        self.rows, self.targets = lifted - self.mean, signs - self.target_mean
-        values, self.vectors = np.linalg.eigh(self.rows @ self.rows.T)
-        self.values = np.maximum(values, 0.0)
-        self.inside = self.vectors.T @ self.targets
+    base: Base
+    sessions: list[np.ndarray]
+    held_out: np.ndarray
+    draw: int
 
-    def gcv(self, ridge: float) -> float:
-        """Return the generalised cross-validation error of the ±1 targets."""
-        # the share of each direction that is missed; the first is the mean's, which is fitted
-        left = (ridge / SVM_COST) / (self.values[1:] + ridge / SVM_COST)
-        n = len(self.rows)
-        return float(((left[:, None] * self.inside[1:]) ** 2).sum() / n / (left.sum() / n) ** 2)
+    @classmethod
+    def drawn(cls, base: Base, n_first: int, draw: int) -> "Stream":
+        """Draw the order of the classes and the images held out.
 
-    def surprise(self, ridge: float) -> float:
-        """Return minus the log evidence, but for constants: noise and weights are Gaussian."""
-        values = self.values[1:] + ridge / SVM_COST
-        explained = (self.inside[1:] ** 2 / values[:, None]).sum()
-        n_classes = self.targets.shape[1]
-        return float(n_classes * (len(values) * np.log(explained) + np.log(values).sum()))
+        The first session has `n_first` classes; as many come at a time until ten are known, and
+        then ten at a time.
+        """
+        n_classes, split = int(base.labels.max()) + 1, split_base_session(base.labels, None, draw)
+        rank = np.argsort(np.random.default_rng(draw).permutation(n_classes))[base.labels]
+        cuts = [0, *range(n_first, 10, n_first), *range(10, n_classes + 1, 10)]
+        sessions = [
+            split.train[(rank[split.train] >= begin) & (rank[split.train] < end)]
+            for begin, end in pairwise(cuts)
+        ]
+        return cls(base, sessions, split.held_out, draw)
 
-    def answers(self, lifted: np.ndarray, ridge: float) -> np.ndarray:
-        """Return the column of the highest score, (m,)."""
-        weights = self.vectors @ (self.inside / (self.values + ridge / SVM_COST)[:, None])
-        scores = (lifted - self.mean) @ (self.rows.T @ weights) + self.target_mean
-        return np.asarray(scores.argmax(axis=1))
+    def heads(self) -> Iterator[Head]:
+        """Learn session by session; yield the head after each, not solved."""
+        model = IncrementalLSSVC(n_components=WIDTH, random_state=self.draw, renew_ridge=True)
+        features, labels = self.base.final, self.base.labels
+        model.settle(features[self.sessions[0]], labels[self.sessions[0]])
+        head = model.head_
+        for rows in self.sessions:
+            head = head.learned(features[rows], labels[rows])
+            yield head
+
+    def right(self, head: Head) -> float:
+        """Return percent right of the held-out images of the classes known."""
+        labels = self.base.labels[self.held_out]
+        asked = self.held_out[np.isin(labels, head.classes)]
+        answers = head.classes[head.scores(self.base.final[asked]).argmax(axis=1)]
+        return 100 * float(np.mean(answers == self.base.labels[asked]))
 
 
-def life_part(base: Base, n_first: int) -> dict[str, list[tuple[float, float]]]:
-    """Return percent right of all classes, and λ, in every draw and by rule."""
-    n_classes = int(base.labels.max()) + 1
-    found: dict[str, list[tuple[float, float]]] = {}
+def as_few(settled: Settled) -> Settled:
+    """Return what was settled as if λ had been chosen among two classes: so it is never final."""
+    return replace(settled, ridge_basis=replace(settled.ridge_basis, n_classes=2))
+
+
+def life_draw(stream: Stream) -> dict[str, tuple[float, float, float]]:
+    """Return percent right in the end, on average over sessions, and the last λ, by rule."""
+    settled: dict[str, Settled] = {}
+    shares: dict[str, list[float]] = {rule: [] for rule in (NEVER, PRODUCT, FOR_EVER)}
+    for head in stream.heads():
+        found: dict[float, float] = {}  # one solution for all rules that have the same λ
+
+        def right(ridge: float, head: Head = head, found: dict[float, float] = found) -> float:
+            if ridge not in found:
+                given = Head.of(replace(head.settled, ridge=ridge), head.statistics)
+                found[ridge] = stream.right(given.solved())
+            return found[ridge]
+
+        for rule, rights in shares.items():
+            before = settled.get(rule, head.settled)
+            after = before
+            if rule != NEVER:
+                start = as_few(before) if rule == FOR_EVER else before
+                after = Head.of(start, head.statistics).renewed().settled
+            settled[rule] = after
+            rights.append(right(after.ridge))
+    ends = {rule: (rights[-1], float(np.mean(rights))) for rule, rights in shares.items()}
+    result = {rule: (*end, settled[rule].ridge) for rule, end in ends.items()}
+    anew = ridge_by_evidence(head.statistics, settled[NEVER].ridge, SVM_COST)
+    best = max((*RIDGE_CANDIDATES[10:], 3e4, 1e5), key=right)
+    late = np.mean([*shares[NEVER][:-1], right(anew)])
+    result[IN_THE_END] = (right(anew), float(late), anew)
+    return result | {BEST: (right(best), float("nan"), best)}
+
+
+def life_part(base: Base, n_first: int) -> dict[str, np.ndarray]:
+    """Return percent right in the end, on average, and λ, (draws, 3), by rule."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
     for draw in range(DRAWS):
-        split = split_base_session(base.labels, None, draw)
-        order = np.random.default_rng(draw).permutation(n_classes)
-        rank = np.argsort(order)[base.labels]
-        train = split.train[np.argsort(rank[split.train], kind="stable")]
-        begin = train[rank[train] < n_first]
-        model = IncrementalLSSVC(n_components=WIDTH, random_state=draw)
-        model.fit(base.final[begin], base.labels[begin])
-        lifted = KernelMap(base.layer_dims[-1], WIDTH, draw).lift(base.final)
-        path = KernelRidge(lifted[train], 2.0 * np.eye(n_classes)[base.labels[train]] - 1.0)
-        asked, truth = lifted[split.held_out], base.labels[split.held_out]
-
-        def right(ridge: float, path=path, asked=asked, truth=truth) -> float:
-            return 100 * float(np.mean(path.answers(asked, ridge) == truth))
-
-        errors = {ridge: path.gcv(ridge) for ridge in RIDGE_CANDIDATES if ridge >= 1e-2}
-        least = min(errors, key=lambda ridge: errors[ridge])
-        largest = max(ridge for ridge in errors if errors[ridge] <= 1.02 * errors[least])
-        rules = {
-            "settled in the first session": model.ridge_,
-            "anew: the least GCV": least,
-            "anew: the largest λ within 2 % of it": largest,
-            "anew: the highest evidence": min(errors, key=path.surprise),
-            BEST: max(errors, key=right),
-        }
-        for rule, ridge in rules.items():
-            found.setdefault(rule, []).append((right(ridge), ridge))
-        print(
-            n_first, draw, {r: (round(v[-1][0], 2), v[-1][1]) for r, v in found.items()}, flush=True
-        )
-    return found
+        for rule, numbers in life_draw(Stream.drawn(base, n_first, draw)).items():
+            found.setdefault(rule, []).append(numbers)
+        print(n_first, draw, {r: np.round(v[-1], 2).tolist() for r, v in found.items()}, flush=True)
+    return {rule: np.array(numbers) for rule, numbers in found.items()}
 
 
-def life_table(columns: dict[str, dict[str, list[tuple[float, float]]]]) -> list[str]:
-    """Return the lines of the table: percent right, and gains over λ as settled."""
+def life_table(columns: dict[str, dict[str, np.ndarray]], place: int) -> list[str]:
+    """Return the lines of a table: percent right, and gains over λ as settled."""
     lines = [f"| λ | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     for rule in next(iter(columns.values())):
         cells = []
         for found in columns.values():
-            own, settled = np.array(found[rule]), np.array(found["settled in the first session"])
-            gain = mean_and_error((own - settled)[:, 0].tolist())
-            middle = f"λ {np.median(own[:, 1]):g}"
-            first = rule == "settled in the first session"
-            cells.append(f"{np.mean(own[:, 0]):.2f} ({middle})" if first else f"{gain} ({middle})")
-        lines.append(f"| {rule} | {' | '.join(cells)} |")
+            own, never = found[rule], found[NEVER]
+            middle = f"λ {np.median(own[:, 2]):g}"
+            gain = mean_and_error((own - never)[:, place].tolist())
+            cells.append(
+                f"{np.mean(own[:, place]):.2f} ({middle})"
+                if rule == NEVER
+                else f"{gain} ({middle})"
+            )
+        if not np.isnan(own[:, place]).any():
+            lines.append(f"| {rule} | {' | '.join(cells)} |")
     return lines
 
 
@@ -229,8 +262,8 @@ def main() -> None:
         keep("Whitening", title, whitening_table(columns))
         return
     bases = {
-        "CUB-200": encoded(given.data, "cub200", "dinov2-s14", 100, None),
-        "CIFAR-100": encoded(given.data, "cifar100", "dinov2-s14", 100, 20),
+        "CUB-200": encoded(given.data, "cub200", "dinov2-s14", 200, None),
+        "CIFAR-100": encoded(given.data, "cifar100", "dinov2-s14", 100, 100),
     }
     columns = {
         f"{name}, first {first} classes": life_part(base, first)
@@ -238,11 +271,15 @@ def main() -> None:
         for first in (2, 5)
     }
     title = (
-        "λ settled on a first session of a few classes, or chosen anew from the sums in the end: "
-        f"held-out training images right in the end, {DRAWS} draws, DINOv2, D = {WIDTH}; in "
-        "brackets the median λ. Written by `python benchmarks/choices.py life --data FOLDER`."
+        "λ settled on a first session of a few classes, or chosen anew from the sums by their "
+        f"evidence: held-out training images right, {DRAWS} draws, DINOv2, D = {WIDTH}; in "
+        "brackets the median λ in the end. As many classes as in the first session come at a time "
+        "until ten are known, then ten at a time: 4 800 images of CUB's 200 classes, 8 000 of "
+        "CIFAR's 100. Written by `python benchmarks/choices.py life --data FOLDER`."
     )
-    keep("λ through life", title, life_table(columns))
+    lines = ["In the end:", "", *life_table(columns, 0)]
+    lines += ["", "On average over the sessions:", "", *life_table(columns, 1)]
+    keep("λ through life", title, lines)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ that each line can be held against the paper.
 """
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.stats import multivariate_normal
 
 
 def augmented(phi):
@@ -63,6 +65,18 @@ def recursive_least_squares(phi, y, sessions, ridge):
         inverse -= inverse @ x.T @ np.linalg.inv(np.eye(len(x)) + x @ inverse @ x.T) @ x @ inverse
         weights += inverse @ x.T @ (targets - x @ weights)
     return weights
+
+
+def log_evidence(phi, y, ridge, svm_cost=10.0):
+    """Log-density of all ±1 targets, with W̃ ~ N(0, σ²·C/λ) and noise N(0, σ²), at the best σ²."""
+    rows, targets = augmented(phi), signs(y, sorted(set(np.asarray(y).tolist())))
+    covariance = np.eye(len(rows)) + svm_cost / ridge * rows @ rows.T
+
+    def surprise(log_variance):
+        normal = multivariate_normal(cov=np.exp(log_variance) * covariance)
+        return -normal.logpdf(targets.T).sum()
+
+    return -minimize_scalar(surprise, bracket=(-3.0, 0.0)).fun
 
 
 def arc_cosine_kernel(x, y):

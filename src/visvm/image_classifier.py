@@ -14,7 +14,7 @@ from visvm.encoders.loading import load_encoder
 from visvm.encoders.presets import AUTO
 from visvm.encoders.sources import Source, as_source
 from visvm.encoders.transform import check_views
-from visvm.errors import IncompatibleModelError, InputError
+from visvm.errors import InputError
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
 from visvm.learning.choosing import trial_cache
@@ -65,8 +65,12 @@ class ImageClassifier(ImagePredictor):
     layers, ridge, svm_cost, memory_limit
         As in ``VisClassifier``.
     max_base_images : int or None, default=10000
-        What the first session settles for good (λ, blocks, mixer) it settles on about this many of
-        its images at most, the same share of every class; None means all. All are learned.
+        What the first session settles (λ, blocks, mixer) it settles on about this many of its
+        images at most, the same share of every class; None means all. All are learned.
+    renew_ridge : bool, default=True
+        Let ``learn`` choose λ anew, from the sums, when it was chosen among fewer than ten classes
+        and there are twice as many images by now. Blocks and mixer stay, and so does a λ that was
+        given, and the λ of a file from before there was such a choice.
 
     Attributes
     ----------
@@ -91,6 +95,7 @@ class ImageClassifier(ImagePredictor):
         svm_cost: float = 10.0,
         max_base_images: int | None = 10_000,
         memory_limit: float | None = None,
+        renew_ridge: bool = True,
     ) -> None:
         options = HeadOptions(
             layers=layers,
@@ -99,6 +104,7 @@ class ImageClassifier(ImagePredictor):
             svm_cost=svm_cost,
             random_state=random_state,
             memory_limit=memory_limit,
+            renew_ridge=renew_ridge,
         )
         super().__init__(encoder, transform=transform, views=views, cache=cache, options=options)
         self.max_base_images = max_base_images
@@ -236,7 +242,7 @@ class ImageClassifier(ImagePredictor):
     ) -> int:
         """Take images out again, as if they had never been learned; return their number.
 
-        The calibration of scores and the history stay as they are. Parameters are those of
+        λ, the calibration of scores and the history stay as they are. Parameters are those of
         ``learn``; the images must be those that were learned.
         """
         self._require_sums("forget")
@@ -253,6 +259,9 @@ class ImageClassifier(ImagePredictor):
     def merge(self, *others: "ImageClassifier | SiteStatistics") -> Self:
         """Add what other models or sites have learned, in any order, as if this one had, too.
 
+        λ stays this model's: others may have another, and only ``learn`` chooses it anew. So
+        ``unmerge`` takes out exactly what was added.
+
         Parameters
         ----------
         *others : ImageClassifier or SiteStatistics
@@ -264,7 +273,7 @@ class ImageClassifier(ImagePredictor):
         IncompatibleModelError
             They are of another model; or a site, or the same model, would be counted twice.
         """
-        self.model_ = changes.merged(_as_site(self).model, map(_as_site, others))
+        self.model_ = changes.merged(changes.site_of(self).model, map(changes.site_of, others))
         return self
 
     @classmethod
@@ -300,7 +309,7 @@ class ImageClassifier(ImagePredictor):
             The site was never merged, or its sums were others; or ``forget`` has taken out images
             of it; or a site that it held was taken out, or renamed, separately.
         """
-        site = _as_site(other)
+        site = changes.site_of(other)
         if self.model_ is None:
             require_merged_sites(site.entries(""), ())
         self.model_ = changes.unmerged(self._settled(), site)
@@ -382,19 +391,3 @@ class ImageClassifier(ImagePredictor):
     def _require_sums(self, what: str) -> None:
         if self.model_ is not None:
             changes.require_sums(self.model_, what)
-
-
-def _as_site(other: "ImageClassifier | SiteStatistics") -> SiteStatistics:
-    if isinstance(other, SiteStatistics):
-        return other
-    if not isinstance(other, ImageClassifier):
-        raise InputError(
-            f"{other!r:.80} cannot be merged. Load it as an ImageClassifier or SiteStatistics, or "
-            "use merge_files.",
-            code="merge-kind",
-        )
-    other._require_sums("merge")
-    if other.model_ is None:
-        fact = "One of the models to merge has learned nothing. Let it learn first."
-        raise IncompatibleModelError(fact, code="merge-empty")
-    return SiteStatistics(other.model_)

@@ -102,7 +102,9 @@ def test_a_row_that_lacks_its_line_end_alone_is_kept(tmp_path):
 
 def test_what_is_no_beginning_of_a_row_is_not_dropped(tmp_path):
     path = tmp_path / FILE_NAME
-    for content in (b'{"my":"precious', b'{"my":1}', b"1,2,3", b'{"run":{"dataset":1}}'):
+    plain = (b'{"my":"precious', b'{"my":1}', b"1,2,3", b'{"run":{"dataset":1}}')
+    damaged = (b'{"run":{"dataset":"\xbb"', b'{"run":{"dataset":' + 100_000 * b"[")
+    for content in (*plain, *damaged):
         path.write_bytes(content)
         with refused("row-invalid") as refusal, open_for_appending(tmp_path):
             pass

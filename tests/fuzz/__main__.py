@@ -1,34 +1,53 @@
-"""``python -m tests.fuzz --minutes 10``, or ``--seed N`` for one input."""
+"""``python -m tests.fuzz --minutes 10``, ``--inputs 10000``, or ``--input KIND:NUMBER``."""
 
 import argparse
+import itertools
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.fuzz.campaign import campaign, prepare
+from tests.fuzz.campaign import campaign, numbered
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--first", type=int, default=int(time.time()), help="the first seed")
-    parser.add_argument("--seed", type=int, help="try this seed alone")
+    parser.add_argument("--inputs", type=int, help="try so many, however long it takes")
+    parser.add_argument("--first", type=int, default=int(time.time()), help="the first number")
+    parser.add_argument("--keep", type=Path, help="folder for the files of inputs that failed")
+    parser.add_argument("--input", metavar="KIND:NUMBER", help="try this one alone")
     given = parser.parse_args()
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-    one = given.seed is not None
-    limits = {"most": 1} if one else {"seconds": 60 * given.minutes}
-    tried, found = 0, []
-    with TemporaryDirectory() as folder:
-        prepare(Path(folder))
-        for _, failures in campaign(
-            Path(folder), first=given.seed if one else given.first, **limits
-        ):
-            tried += 1
-            found += failures
-            for failure in failures:
+    # Before any package is imported by the processes that try: one thread each
+    os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+    until = time.monotonic() + 60 * given.minutes
+    numbers = itertools.count(given.first)
+    if given.input:
+        kind, _, number = given.input.partition(":")
+        inputs = iter([(kind, int(number))])
+    elif given.inputs:
+        inputs = map(numbered, itertools.islice(numbers, given.inputs))
+    else:
+        running = itertools.takewhile(lambda _: time.monotonic() < until, numbers)
+        inputs = map(numbered, running)
+    memory = Path("/dev/shm")
+    kinds, reports = Counter(), []
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        for (kind, _), report in campaign(Path(folder) / "fuzz", inputs, given.keep):
+            kinds[kind] += 1
+            reports.append(report)
+            for failure in report.failures:
                 print(failure, flush=True)
-    print(f"{tried} inputs tried, {len(found)} failures")
+    found = sum(len(report.failures) for report in reports)
+    print(", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items())))
+    print(
+        f"{len(reports)} inputs from {given.first}, "
+        f"{sum(report.n_commands for report in reports)} commands, {found} failures; "
+        f"{sum(report.seconds for report in reports):.0f} s of CPU, "
+        f"the longest {max(report.seconds for report in reports):.1f} s, "
+        f"the most memory {max(report.n_bytes for report in reports) / 1e6:.0f} MB"
+    )
     return bool(found)
 
 

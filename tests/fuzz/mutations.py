@@ -1,4 +1,7 @@
-"""Model files that were changed by one who knows the format: digests are right, the rest is not."""
+"""What is done to a file: by one who knows its format and signs it again, or by chance.
+
+Every change is an action with a name, so that the corpus can be seen to have all of them.
+"""
 
 import copy
 
@@ -44,7 +47,7 @@ VALUES = (
 
 
 def places(value, path=()):
-    """All places in a header, each as the keys that lead there."""
+    """All places in a document, each as the keys that lead there."""
     found = [path] if path else []
     pairs = value.items() if isinstance(value, dict) else ()
     pairs = enumerate(value) if isinstance(value, list) else pairs
@@ -54,83 +57,158 @@ def places(value, path=()):
     return found
 
 
-def mutate_header(header, generator):
-    """Change one to three places: another value, a removal, a copy, or a number a little off."""
+# Documents: each action gets the list or dict, and the place in it
+
+
+def _remove(inside, last, generator):
+    del inside[last]
+
+
+def _scale(inside, last, generator):
+    if not isinstance(inside[last], (int, float)):
+        return _exchange(inside, last, generator)
+    inside[last] *= int(generator.choice([-1, 0, 2, 1000, 10**9]))
+    return None
+
+
+def _repeat(inside, last, generator):
+    if not isinstance(inside, list):
+        return _exchange(inside, last, generator)
+    inside.append(copy.deepcopy(inside[last]))
+    return None
+
+
+def _rename(inside, last, generator):
+    if not isinstance(inside, dict):
+        return _exchange(inside, last, generator)
+    inside[f"{last}x"] = inside.pop(last)
+    return None
+
+
+def _exchange(inside, last, generator):
+    inside[last] = copy.deepcopy(VALUES[generator.integers(len(VALUES))])
+
+
+DOCUMENT = (_remove, _scale, _repeat, _rename, _exchange, _exchange, _exchange, _exchange)
+
+
+def mutate_document(document, generator):
+    """Change one to three places of a document; returns the names of what was done."""
+    done = []
     for _ in range(generator.integers(1, 4)):
-        every = places(header)
+        every = places(document)
         if not every:
-            return
+            break
         *above, last = every[generator.integers(len(every))]
-        inside = header
+        inside = document
         for key in above:
             inside = inside[key]
-        old, kind = inside[last], generator.integers(8)
-        if kind == 0:
-            del inside[last]
-        elif kind == 1 and isinstance(old, (int, float)):
-            inside[last] = old * int(generator.choice([-1, 0, 2, 1000, 10**9]))
-        elif kind == 2 and isinstance(inside, list):
-            inside.append(copy.deepcopy(old))
-        elif kind == 3 and isinstance(inside, dict):
-            inside[f"{last}x"] = inside.pop(last)
-        else:
-            inside[last] = copy.deepcopy(VALUES[generator.integers(len(VALUES))])
+        action = DOCUMENT[generator.integers(len(DOCUMENT))]
+        action(inside, last, generator)
+        done.append(action.__name__)
+    return done
+
+
+# Tensors: each action gets all of them, and the name of one
+
+
+def _transpose(tensors, name, generator):
+    tensors[name] = tensors[name].T.copy()
+
+
+def _empty(tensors, name, generator):
+    tensors[name] = np.zeros((10**9, 0)) if tensors[name].ndim == 2 else np.zeros(0)
+
+
+def _shorten(tensors, name, generator):
+    tensors[name] = tensors[name][:-1].copy()
+
+
+def _narrow(tensors, name, generator):
+    tensors[name] = tensors[name].astype(np.float32)
+
+
+def _drop(tensors, name, generator):
+    del tensors[name]
+
+
+def _add(tensors, name, generator):
+    tensors[f"{name}.more"] = tensors[name]
+
+
+def _multiply(tensors, name, generator):
+    tensors[name] = tensors[name] * float(generator.choice([0.0, -1.0, 1e-300, 1e150, 1e300]))
+
+
+def _spoil(tensors, name, generator):
+    if tensors[name].size:
+        flat = tensors[name].reshape(-1)
+        flat[generator.integers(flat.size)] = generator.choice([np.nan, np.inf, -1e9, 1e300])
+
+
+TENSORS = (_transpose, _empty, _shorten, _narrow, _drop, _add, _multiply, _spoil)
 
 
 def mutate_tensors(tensors, generator):
-    """Change one or two tensors: their shape, their type or their numbers; or remove or add one."""
+    """Change one or two tensors; returns the names of what was done."""
+    done = []
     for _ in range(generator.integers(1, 3)):
-        name = sorted(tensors)[generator.integers(len(tensors))]
-        old, kind = tensors[name], generator.integers(8)
-        if kind == 0:
-            tensors[name] = old.T.copy()
-        elif kind == 1:
-            tensors[name] = np.zeros((10**9, 0)) if old.ndim == 2 else np.zeros(0)
-        elif kind == 2:
-            tensors[name] = old[:-1].copy()
-        elif kind == 3:
-            tensors[name] = old.astype(np.float32)
-        elif kind == 4:
-            del tensors[name]
-        elif kind == 5:
-            tensors[f"{name}.more"] = old
-        elif kind == 6:
-            tensors[name] = old * float(generator.choice([0.0, -1.0, 1e-300, 1e150, 1e300]))
-        elif old.size:
-            flat = old.reshape(-1)
-            flat[generator.integers(old.size)] = generator.choice([np.nan, np.inf, -1e9, 1e300])
         if not tensors:
-            return
+            break
+        name = sorted(tensors)[generator.integers(len(tensors))]
+        action = TENSORS[generator.integers(len(TENSORS))]
+        action(tensors, name, generator)
+        done.append(action.__name__)
+    return done
 
 
-def mutation(seed):
-    """Return the change of this seed, as ``tests.model.raw.rewrite`` takes one."""
-    generator = np.random.default_rng(seed)
+def mutation(generator, done):
+    """Return a change as ``tests.model.raw.rewrite`` takes one; it notes in `done` what it does."""
 
     def change(header, tensors):
         which = generator.integers(4)
         if which != 0:
-            mutate_header(header, generator)
+            done.extend(mutate_document(header, generator))
         if which in (0, 3):
             with np.errstate(all="ignore"):
-                mutate_tensors(tensors, generator)
+                done.extend(mutate_tensors(tensors, generator))
 
     return change
 
 
-def damage(content, seed):
-    """Return the bytes of a file with some flipped, removed, doubled or cut off."""
-    generator, content = np.random.default_rng(seed), bytearray(content)
+# Bytes: each action gets all of them, and a place
+
+
+def _cut(content, place, generator):
+    del content[place:]
+
+
+def _raise(content, place, generator):
+    content[place : place + 4] = b"\xff\xff\xff\xff"
+
+
+def _double(content, place, generator):
+    content[place:place] = content[place : place + int(generator.integers(64))]
+
+
+def _flip(content, place, generator):
+    content[place] = int(generator.integers(256))
+
+
+BYTES = (_cut, _raise, _double, _flip, _flip)
+
+
+def damage(content, generator, done):
+    """Return the bytes of a file with some changed; notes in `done` what was done."""
+    content = bytearray(content)
     for _ in range(generator.integers(1, 9)):
         if not content:
             break
-        place, kind = int(generator.integers(len(content))), generator.integers(5)
-        if kind == 0:
-            del content[place:]
-        elif kind == 1:
-            content[place : place + 4] = b"\xff\xff\xff\xff"
-        elif kind == 2:
-            content[place:place] = content[place : place + int(generator.integers(64))]
-        else:
-            content[place] = int(generator.integers(256))
+        place = int(generator.integers(len(content)))
+        action = BYTES[generator.integers(len(BYTES))]
+        action(content, place, generator)
+        done.append(action.__name__)
     return bytes(content)
+
+
+ACTIONS = {action.__name__ for action in (*DOCUMENT, *TENSORS, *BYTES)}

@@ -102,6 +102,7 @@ PARAMETERS = [
     ("svm_cost", 0), ("svm_cost", -3.0), ("svm_cost", "high"),
     ("n_components", 0), ("n_components", -5), ("n_components", 2.5), ("n_components", True),
     ("max_selection_samples", 0), ("memory_limit", 0), ("memory_limit", "4GB"),
+    ("renew_ridge", "yes"), ("renew_ridge", 1), ("renew_ridge", None),
 ]  # fmt: skip
 
 

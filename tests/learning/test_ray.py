@@ -107,6 +107,9 @@ def test_the_model_is_that_of_one_process(
         labels = [path.parent.name for path in paths]
         one, many = here.learn(paths, labels), there.learn(paths, labels, engine=engine)
         assert (one.n_images, one.settled_on) == (many.n_images, many.settled_on)
+        assert one.ridge_choice == many.ridge_choice
+    # λ was settled on a sample; a later session has chosen it anew
+    assert (one.ridge_choice is not None) == (form == "thin")
     assert isinstance(there.head_.statistics_.scatter, kind)
     assert_same(there, here, place)
 

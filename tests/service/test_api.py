@@ -85,6 +85,18 @@ def test_a_session_reports_accuracy_before_and_after(taught, place):
     assert sessions[1]["test"] == result["test"]
 
 
+def test_a_session_that_chose_the_ridge_anew_says_so(place, encoder, tmp_path):
+    classifier = ImageClassifier(encoder, n_components=60, layers=(1, 3), cache=False)
+    with serving(tmp_path / "m.visvm", encoder, classifier=classifier) as client:
+        first = client.teach(place / "yellow")  # one class
+        then = client.teach(place / "base")
+        sessions = client.get("/api/history").json()["sessions"]
+    said = f"λ was chosen anew from the sums: {first['ridge']:g} → {then['ridge']:g}, by 23 images"
+    assert [note for note in then["notes"] if said in note]
+    assert [each["ridge"] for each in sessions] == [first["ridge"], then["ridge"]]
+    assert (sessions[0]["notes"], sessions[1]["notes"]) == ([], then["notes"])
+
+
 def test_one_label_is_enough_for_all_images(taught, place):
     contents, _ = photos(place / "yellow")
     assert taught.end(taught.upload("/api/learn", contents, ["yellow"]))["result"]["n_images"] == 5

@@ -147,6 +147,8 @@ def _is_torn(last: bytes) -> bool:
         msgspec.json.decode(last)
     except msgspec.DecodeError:
         return True
+    except (UnicodeDecodeError, RecursionError):  # rows are ASCII and flat: it is damaged
+        return False
     return False
 
 

@@ -94,7 +94,10 @@ NewComponents = Annotated[
 ]
 NewRidge = Annotated[
     float | None,
-    typer.Option(help="For a new model: λ; chosen in the first session if not given."),
+    typer.Option(
+        help="For a new model: λ. If not given, the first session chooses it, and later ones may "
+        "choose it anew while fewer than ten classes were known."
+    ),
 ]
 NewSeed = Annotated[
     int | None, typer.Option(help="For a new model: decides the random map.", show_default="0")
@@ -191,7 +194,7 @@ def open_for_learning(
         ("--transform", transform, classifier.transform),
         ("--views", views, classifier.views),
         ("--components", components, settled.options.n_components),
-        ("--ridge", ridge, settled.ridge),
+        ("--ridge", ridge, "a λ it may change" if settled.may_renew_ridge else settled.ridge),
         ("--seed", seed, settled.seed),
     ):
         if value not in (None, own):

@@ -1,6 +1,7 @@
 """What ``visvm learn``, ``evaluate`` and ``info`` show to people."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from visvm.model.results import (
     SessionReport,
     TransformChoice,
     first_session_note,
+    ridge_note,
 )
 from visvm.model.sites import SiteStatistics
 
@@ -62,6 +64,8 @@ def show_report(model: Path, report: SessionReport) -> None:
         f"λ = {report.ridge:g} · blocks {', '.join(map(str, report.layers))} · {times}{memory}",
         markup=False,
     )
+    if (renewed := ridge_note(report)) is not None:
+        console.print(renewed, markup=False)
     if report.encoder is not None:
         console.print(_chosen_encoder(report.encoder), markup=False)
     if report.transform is not None:
@@ -161,6 +165,7 @@ def describe(path: Path) -> dict[str, Any]:
         "views": header.encoder.views,
         "n_components": head.n_components,
         "ridge": head.chosen_ridge,
+        "ridge_basis": None if head.ridge_basis is None else asdict(head.ridge_basis),
         "layers": list(head.layers),
         "form": head.form,
         "can_learn": kind in ("whole", "site"),
@@ -204,9 +209,18 @@ def show_model(described: dict[str, Any]) -> None:
         f"{sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
-        f"D = {described['n_components']}, λ = {described['ridge']:g}\n{_what_for(described)}",
+        f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}\n"
+        f"{_what_for(described)}",
         markup=False,
     )
+
+
+def _chosen_by(described: dict[str, Any]) -> str:
+    """Say by what λ was chosen, where that is known."""
+    if (basis := described["ridge_basis"]) is None:
+        return ""
+    n_images, n_classes = basis["n_images"], basis["n_classes"]
+    return f", chosen by {counted(n_images, 'image')} of {counted(n_classes, 'class')}"
 
 
 def _skipped(files: Sequence[str]) -> str:

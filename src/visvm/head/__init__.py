@@ -3,7 +3,8 @@
 Reading order, as the data flows: ``fusion`` (layers → fused feature), ``lift`` (that and
 the kernel map as one frozen step → lifted), ``statistics`` and ``scatter`` (lifted → sums),
 ``solver`` (sums → coefficients), ``selection`` and ``settle`` (what the base session decides),
-``head`` (all of these as one frozen value), ``incremental`` and ``estimators`` (its scikit-learn
-shells), ``calibration`` (scores → probabilities). Below them are ``products`` (linear algebra),
-``memory`` (what a session will take) and ``checks`` (of what comes in).
+``evidence`` (sums → λ anew), ``head`` (all of these as one frozen value), ``incremental`` and
+``estimators`` (its scikit-learn shells), ``calibration`` (scores → probabilities). Below them are
+``products`` (linear algebra), ``memory`` (what a session will take) and ``checks`` (of what comes
+in).
 """

@@ -33,6 +33,9 @@ class IncrementalLSSVC(IncrementalClassifier):
         λ is chosen on no more than about this many samples of the first session; None means all.
     memory_limit : float or None, default=None
         Refuse work that needs more than this many bytes; None means what the machine has left.
+    renew_ridge : bool, default=False
+        Let a λ that was chosen among fewer than ten classes be chosen anew, from the sums, by each
+        session that has at least doubled the number of samples since. Other changes keep λ.
 
     Attributes
     ----------
@@ -43,7 +46,8 @@ class IncrementalLSSVC(IncrementalClassifier):
     ridge_ : float
         λ in use.
     ridge_path_ : list of RidgeTrial
-        Every λ tried, with its mean squared error and accuracy; empty where λ was given.
+        Every λ tried in the first session, with its mean squared error and accuracy; empty where λ
+        was given.
     statistics_ : Statistics
         The sums: all that is remembered of the data.
     kernel_map_ : KernelMap
@@ -71,6 +75,7 @@ class IncrementalLSSVC(IncrementalClassifier):
         *,
         max_selection_samples: int | None = 5000,
         memory_limit: float | None = None,
+        renew_ridge: bool = False,
     ) -> None:
         self.n_components = n_components
         self.ridge = ridge
@@ -78,6 +83,7 @@ class IncrementalLSSVC(IncrementalClassifier):
         self.random_state = random_state
         self.max_selection_samples = max_selection_samples
         self.memory_limit = memory_limit
+        self.renew_ridge = renew_ridge
 
     def _options(self) -> HeadOptions:
         return HeadOptions(fused=False, **self.get_params())
@@ -96,7 +102,7 @@ class VisClassifier(IncrementalClassifier):
     layers : "auto" or sequence of int, default="auto"
         Layers the mixer reads, as 1-based positions in `layer_dims`; "auto" chooses them in the
         first session.
-    n_components, ridge, svm_cost, random_state, max_selection_samples, memory_limit
+    n_components, ridge, svm_cost, random_state, max_selection_samples, memory_limit, renew_ridge
         As in ``IncrementalLSSVC``.
     hidden : int, default=256
         Hidden width of the mixer.
@@ -148,6 +154,7 @@ class VisClassifier(IncrementalClassifier):
         identity_weight: float = 0.01,
         max_selection_samples: int | None = 5000,
         memory_limit: float | None = None,
+        renew_ridge: bool = False,
     ) -> None:
         self.layer_dims = layer_dims
         self.layers = layers
@@ -163,6 +170,7 @@ class VisClassifier(IncrementalClassifier):
         self.identity_weight = identity_weight
         self.max_selection_samples = max_selection_samples
         self.memory_limit = memory_limit
+        self.renew_ridge = renew_ridge
 
     @classmethod
     def of(cls, options: HeadOptions, head: Head | None) -> Self:

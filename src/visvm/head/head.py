@@ -13,9 +13,11 @@ import numpy as np
 from visvm.errors import InputError
 from visvm.head import memory
 from visvm.head.checks import Labels, check_one_kind, listed
+from visvm.head.evidence import ridge_by_evidence
 from visvm.head.lift import Features
 from visvm.head.products import Array, product
 from visvm.head.scatter import DenseScatter
+from visvm.head.selection import RidgeBasis
 from visvm.head.settle import HeadOptions, Settled
 from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
@@ -87,6 +89,20 @@ class Head:
         if not len(sums.classes):
             return replace(self, coefficients=np.empty((settled.lift.width + 1, 0)))
         return replace(self, coefficients=solve(sums, settled.ridge, settled.options.svm_cost))
+
+    def renewed(self) -> "Head":
+        """Return the head with λ chosen anew from its sums if that is due, not solved yet.
+
+        It is due once twice as many images are in the sums as λ was chosen by, if that was among
+        fewer than ten classes. Only sessions ask: merging, unmerging and forgetting leave λ as it
+        is, so that what was merged can be taken out again exactly.
+        """
+        sums, settled = self.statistics, self.settled
+        if not settled.renews_ridge(sums.n_samples, len(sums.classes)):
+            return self
+        ridge = ridge_by_evidence(sums, settled.ridge, settled.options.svm_cost)
+        basis = RidgeBasis(round(sums.n_samples), len(sums.classes))
+        return Head.of(replace(settled, ridge=ridge, ridge_basis=basis), sums)
 
     def learned(self, X: Features, labels: Labels, weight: Array | None = None) -> "Head":
         """Return the head that has learned these samples too, not solved yet.
@@ -249,7 +265,7 @@ class Head:
 
         `label_bytes` is the size of the longest label of those.
         """
-        scatter = self.statistics.scatter
+        scatter, after = self.statistics.scatter, self.statistics.n_samples + n_new
         sizes = memory.SessionSizes(
             n_new=n_new,
             n_rows=scatter.n_rows,
@@ -259,6 +275,7 @@ class Head:
             width=self.settled.lift.width,
             forgets=forgets,
             label_bytes=max(label_bytes, self.statistics.classes.itemsize),
+            renews=not forgets and self.settled.renews_ridge(after, 2),
         )
         memory.require_memory(sizes, self.settled.options.memory_limit)
 

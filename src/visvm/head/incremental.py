@@ -93,7 +93,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             )
         if base:
             return self._begin(X, samples, learn=True)
-        self.head_ = self._head().learned(*samples).solved()
+        self.head_ = self._head().learned(*samples).renewed().solved()
         return self
 
     def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -117,9 +117,9 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         return self
 
     def solve(self) -> Self:
-        """Find the coefficients that belong to the sums."""
+        """Find the coefficients that belong to the sums, and λ anew where ``partial_fit`` would."""
         head = self._head()
-        self.head_ = Head.of(head.settled, head.statistics).solved()
+        self.head_ = Head.of(head.settled, head.statistics).renewed().solved()
         return self
 
     def merge(self, *others: Self) -> Self:
@@ -227,7 +227,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
 
     @property
     def ridge_path_(self) -> list[RidgeTrial]:
-        """Every λ tried, with its mean squared error and accuracy; empty where λ was given."""
+        """Every λ the first session tried, with its error and accuracy; empty where λ was given."""
         return list(self._fitted().settled.ridge_path)
 
     @property

@@ -43,6 +43,7 @@ class SessionSizes:
     n_mixer: int = 0  # numbers held while the mixer is trained
     forgets: bool = False
     label_bytes: int = 0  # of the longest label
+    renews: bool = False  # whether λ is chosen anew from the sums
 
     def accumulate_bytes(self) -> int:
         """Return the peak while sums are added and solved: old state, new state and work space."""
@@ -54,7 +55,7 @@ class SessionSizes:
         elif after > THIN_SHARE * self.width:
             state = self.width**2 + rows * self.width + rows**2 // 2
         else:
-            state = after * self.width + after**2 // 2
+            state = after * self.width + after**2 // 2 + self.renews * after**2
         chunk = 4 * min(self.n_new, chunk_rows(self.width)) * self.width
         columns = 8 * (self.width + 1) * (self.n_classes + 1)
         labels = 4 * self.n_classes * self.label_bytes

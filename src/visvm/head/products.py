@@ -183,6 +183,10 @@ class ShiftedCholesky:
     def __exit__(self, *_: object) -> None:
         self._diagonal[:] = self._kept
 
+    def log_determinant(self) -> float:
+        """Return the logarithm of the shifted matrix's determinant."""
+        return 2.0 * float(np.log(self._diagonal).sum())
+
     def solve(self, right: Array) -> Array:
         """Solve for right-hand sides of shape (size, k)."""
         solution, _ = lapack.dpotrs(self._matrix, right, lower=0)

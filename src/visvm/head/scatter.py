@@ -267,7 +267,22 @@ class ThinScatter:
         """
         factor = self._factor.leading(self._factored_rows if self._factor.shift == shift else 0)
         factor.shift = shift
-        known, first = factor.n_rows, 0
+        for left, corner in self._kernel_panels(factor.n_rows):
+            factor.append(left, corner)
+        self._factor, self._factored_rows = factor, self.n_rows
+        return factor
+
+    def kernel(self) -> Array:
+        """Return FFᵀ, (rows, rows), in Fortran order; its lower triangle counts."""
+        kernel = np.empty((self.n_rows, self.n_rows), order="F")
+        for left, corner in self._kernel_panels(0):
+            begin, end = left.shape[1], left.shape[1] + len(corner)
+            kernel[begin:end, :begin], kernel[begin:end, begin:end] = left, corner
+        return kernel
+
+    def _kernel_panels(self, known: int) -> Iterator[tuple[Array, Array]]:
+        """Yield the blocks' rows of FFᵀ, all but the `known` first: before the diagonal, on it."""
+        first = 0
         for place, rows in enumerate(self.blocks):
             if first >= known:
                 left = np.empty((len(rows), first), order="F")
@@ -275,10 +290,8 @@ class ThinScatter:
                 for block in self.blocks[:place]:
                     left[:, begin : begin + len(block)] = product(block, rows.T).T
                     begin += len(block)
-                factor.append(left, kernel_product(rows))
+                yield left, kernel_product(rows)
             first += len(rows)
-        self._factor, self._factored_rows = factor, self.n_rows
-        return factor
 
     def times(self, matrix: Array) -> Array:
         """Return F @ matrix, (rows, k)."""

@@ -1,8 +1,9 @@
 """The base session's two choices: λ, and which layers to tap.
 
-Both are made once, on the first batch a model learns, and never change. A fifth of every class is
-held out. λ is the largest candidate whose mean squared error of the ±1 targets there is within 2 %
-of the least; the layers are those with the highest accuracy. All λ come from one decomposition
+Both are made on the first batch a model learns. The layers never change; λ may be chosen anew from
+the sums while few classes are known (``evidence.py``). A fifth of every class is held out. λ is the
+largest candidate whose mean squared error of the ±1 targets there is within 2 % of the least; the
+layers are those with the highest accuracy. All λ come from one decomposition
 (``solver.RidgePath``). Where a class has fewer than five samples, or there is only one class, every
 sample is held out in turn instead, in closed form.
 """
@@ -33,6 +34,9 @@ _ALIKE = 0.02  # errors that differ by a smaller share are alike
 _ALIKE_TO_ONE = 1e-3  # one class: errors of the ±1 targets that differ by less are alike
 _ROUNDING = 1e-6  # λ is chosen only where float64 keeps the scores to this share
 
+RESOLVED = float(np.finfo(float).eps) / _ROUNDING
+"""λ / C_svm is chosen only above this share of the scatter's largest eigenvalue."""
+
 
 class RidgeTrial(NamedTuple):
     """One candidate λ with its error on the held-out samples."""
@@ -40,6 +44,14 @@ class RidgeTrial(NamedTuple):
     ridge: float
     mse: float
     accuracy: float
+
+
+@dataclass(frozen=True)
+class RidgeBasis:
+    """How many images λ was chosen by, and of how many classes."""
+
+    n_images: int
+    n_classes: int
 
 
 class LayerTrial(NamedTuple):
@@ -180,7 +192,7 @@ class _RidgeSearch:
 
     def usable(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
         """Return those with a λ that float64 resolves, or the largest where it resolves none."""
-        noise = float(np.finfo(float).eps) * self._path.largest / _ROUNDING
+        noise = RESOLVED * self._path.largest
         return [
             trial for trial in trials if self._path.smallest + trial.ridge / self._svm_cost >= noise
         ] or trials[-1:]
@@ -209,7 +221,7 @@ class _RidgeSearch:
         while trials[-1].ridge / self._svm_cost < self._path.largest or (
             gain and self.best(trials) == trials[-1]
         ):
-            trials = [*trials, self.attempt(_above(trials[-1].ridge))]
+            trials = [*trials, self.attempt(ridge_above(trials[-1].ridge))]
             gain = trials[-1].mse < trials[-2].mse * (1.0 - _WORTH)
         # Downwards only for a gain worth having: a smaller λ is less well conditioned for every
         # session to come.
@@ -220,16 +232,32 @@ class _RidgeSearch:
         return trials
 
 
-def _above(ridge: float) -> float:
-    """Return the next of 1, 3, 10, 30 and so on.
+def ridge_above(ridge: float) -> float:
+    """Return the next larger of 1, 3, 10, 30 and so on.
 
     Examples
     --------
-    >>> _above(1e4), _above(3e4), _above(0.7)
+    >>> ridge_above(1e4), ridge_above(3e4), ridge_above(0.7)
     (30000.0, 100000.0, 1.0)
     """
-    decade = float(10.0 ** np.floor(np.log10(1.5 * ridge)))
-    return next(value for value in (decade, 3.0 * decade, 10.0 * decade) if value > 1.2 * ridge)
+    return next(value for value in _round_values(1.5 * ridge) if value > 1.2 * ridge)
+
+
+def ridge_below(ridge: float) -> float:
+    """Return the next smaller of 1, 3, 10, 30 and so on.
+
+    Examples
+    --------
+    >>> ridge_below(1e4), ridge_below(3e4), ridge_below(0.7)
+    (3000.0, 10000.0, 0.3)
+    """
+    return max(value for value in _round_values(ridge / 1.5) if value < ridge / 1.2)
+
+
+def _round_values(near: float) -> tuple[float, float, float]:
+    """Return the 1, 3 and 10 of the decade of a number."""
+    decade = int(np.floor(np.log10(near)))
+    return float(f"1e{decade}"), float(f"3e{decade}"), float(f"1e{decade + 1}")
 
 
 def layer_candidates(n_layers: int) -> list[tuple[int, ...]]:

@@ -1,7 +1,8 @@
 """All that the base session decides, as one frozen value: λ, the layers, the mixer and the map.
 
-``settle`` chooses by the first samples that a model sees, and learns nothing yet. What it returns
-never changes: every session, this one too, only adds to the sums (``head.py``).
+``settle`` chooses by the first samples that a model sees, and learns nothing yet. Every session,
+this one too, then only adds to the sums (``head.py``). Of the choices, λ alone may be made anew:
+with ``renew_ridge``, from the sums, and only as long as it was chosen among few classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from visvm.head.selection import (
     RIDGE_CANDIDATES,
     HoldOut,
     LayerTrial,
+    RidgeBasis,
     RidgeTrial,
     best_layers,
     layer_candidates,
@@ -27,6 +29,9 @@ from visvm.head.selection import (
     split_base_session,
 )
 from visvm.progress import Progress, silent
+
+FEW_CLASSES = 10
+"""λ that was chosen among fewer classes than these may be chosen anew."""
 
 MIXER_OPTIONS = tuple(each.name for each in fields(MixerOptions))
 
@@ -51,6 +56,7 @@ _RULES: dict[str, _Rule] = {
     "svm_cost": (is_positive, "a finite number above 0"),
     "max_selection_samples": (_or_none(is_count), "a whole number of at least 1, or None"),
     "memory_limit": (_or_none(is_positive), "a number of bytes above 0, or None"),
+    "renew_ridge": (lambda renews: isinstance(renews, bool), "True or False"),
 }
 _FUSION_RULES: dict[str, _Rule] = {
     "hidden": _COUNT,
@@ -82,7 +88,7 @@ class HeadOptions:
         Widths of the layers that stand side by side in X, the final one last; None is one layer.
     layers : "auto" or sequence of int
         Layers the mixer reads, as 1-based positions in `layer_dims`.
-    n_components, ridge, svm_cost, random_state, max_selection_samples, memory_limit
+    n_components, ridge, svm_cost, random_state, max_selection_samples, memory_limit, renew_ridge
         As in ``IncrementalLSSVC``.
     mixer : MixerOptions
     fused : bool
@@ -97,6 +103,7 @@ class HeadOptions:
     random_state: Any = 0
     max_selection_samples: int | None = 5000
     memory_limit: float | None = None
+    renew_ridge: bool = False
     mixer: MixerOptions = field(default_factory=MixerOptions)
     fused: bool = True
 
@@ -150,7 +157,7 @@ def _are_layers(layers: Any, n_layers: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """What a base session has decided for good.
+    """What a base session has decided.
 
     Attributes
     ----------
@@ -163,6 +170,8 @@ class Settled:
         Every λ tried, with its error and accuracy; empty where λ was given.
     layer_path : tuple of LayerTrial
         Every set of layers tried; empty where layers were given.
+    ridge_basis : RidgeBasis or None
+        What λ was chosen by the last time; None where it was given.
     """
 
     options: HeadOptions
@@ -170,6 +179,7 @@ class Settled:
     ridge: float
     ridge_path: tuple[RidgeTrial, ...] = ()
     layer_path: tuple[LayerTrial, ...] = ()
+    ridge_basis: RidgeBasis | None = None
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -181,10 +191,28 @@ class Settled:
         """Seed of the random map, of the split and of the mixer's training."""
         return self.lift.kernel_map.seed
 
+    @property
+    def bare(self) -> "Settled":
+        """The same choices, without how they came about."""
+        return replace(self, ridge_path=(), layer_path=(), ridge_basis=None)
+
+    @property
+    def may_renew_ridge(self) -> bool:
+        """Whether λ is not final: it was chosen, among few classes, and may be chosen anew."""
+        few = self.ridge_basis is not None and self.ridge_basis.n_classes < FEW_CLASSES
+        return few and self.options.renew_ridge and self.options.ridge == "auto"
+
+    def renews_ridge(self, n_images: float, n_classes: int) -> bool:
+        """Whether λ is to be chosen anew now that so much was learned: twice as many images."""
+        chosen = self.ridge_basis
+        due = chosen is not None and n_images >= 2 * chosen.n_images
+        return due and self.may_renew_ridge and n_classes > 1
+
     def with_options(self, options: HeadOptions) -> "Settled":
         """Return the same choices under other options, with λ from there if one is given."""
-        ridge = self.ridge if options.ridge == "auto" else float(options.ridge)
-        return replace(self, options=options, ridge=ridge)
+        if options.ridge == "auto":
+            return replace(self, options=options)
+        return replace(self, options=options, ridge=float(options.ridge), ridge_basis=None)
 
 
 def settle(
@@ -279,7 +307,11 @@ class _Base:
             chosen.ridge,
             ridge_path=paths[chosen] if options.ridge == "auto" else (),
             layer_path=tuple(paths) if options.selects_layers else (),
+            ridge_basis=self._basis() if options.ridge == "auto" else None,
         )
+
+    def _basis(self) -> RidgeBasis:
+        return RidgeBasis(round(float(self.weight.sum())), int(self.targets.max()) + 1)
 
     def _candidates(self) -> list[tuple[int, ...]]:
         """Return the sets of layers to try; without a mixer, one that is empty."""

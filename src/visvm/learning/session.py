@@ -16,6 +16,7 @@ from visvm.head.familiarity import DISTANCES, noted
 from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
+from visvm.head.settle import Settled
 from visvm.learning.labelled import (
     OR_SKIP,
     Labelled,
@@ -27,7 +28,7 @@ from visvm.learning.local import LocalEngine
 from visvm.learning.work import Engine, Learned, Work
 from visvm.model import changes
 from visvm.model.labels import Label, is_forgotten
-from visvm.model.results import SessionReport, SessionTest, session_test
+from visvm.model.results import RidgeChoice, SessionReport, SessionTest, session_test
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
 
@@ -62,14 +63,15 @@ def learn_session(
         stage = "encoding test images"
         held_out = _encoded(wanted, work, [work.transform], stage, progress, work.skip_unreadable)
         clock.lap("test")
-    learned, head = _accumulated(work, engine, clock, progress)
+    learned, summed = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
-    head = head.solved()
+    head = (summed if model is None else summed.renewed()).solved()
     progress("learning", 1, 1)
     after = (_unlearned(work, head) if model is None else model).with_head(head)
     calibration = _calibrated(after, work, learned, progress)
     clock.lap("learn")
     report = _report(work, learned, head, known, len(after.sessions) + 1)
+    report = replace(report, ridge_choice=_ridge_choice(summed.settled, head.settled))
     if held_out is not None:
         tested = held_out.only({*known, *report.new_classes})
         report = replace(
@@ -116,7 +118,7 @@ def require_settled(model: Model | None) -> Model:
 def learn_sums(model: Model, work: Work, *, engine: Engine | None, progress: Progress) -> Model:
     """Return the sums of images, for a model elsewhere: nothing is solved, nothing calibrated."""
     clock, key = _Clock(), work.images.key
-    start = Head.blank(replace(model.head.settled, ridge_path=(), layer_path=()))
+    start = Head.blank(model.head.settled.bare)
     work = replace(work, start=start, calibration=frozenset())
     learned, head = _accumulated(work, engine, clock, progress)
     report = _report(work, learned, head, set(), 1)
@@ -170,14 +172,23 @@ def _report(
     )
 
 
+def _ridge_choice(before: Settled, after: Settled) -> RidgeChoice | None:
+    """Say by what λ was chosen anew, if it was."""
+    if after.ridge_basis is None or after.ridge_basis == before.ridge_basis:
+        return None
+    return RidgeChoice(before.ridge, after.ridge_basis.n_images, after.ridge_basis.n_classes)
+
+
 def _calibrated(model: Model, work: Work, learned: Learned, progress: Progress) -> Calibration:
     """Measure, by some images of a session, how far scores can be trusted."""
     head, named, old = model.head, model.shown, model.calibration
     n_classes = int(named.sum())
     # Of dense sums, leaving samples out costs another factorisation: only where many classes have
-    # come since the last time.
+    # come since the last time, or λ is another.
     thin = isinstance(head.statistics.scatter, ThinScatter)
-    if not (thin or n_classes > 1.2 * old.n_classes):
+    start = work.start
+    other = start is not None and head.settled.ridge != start.settled.ridge
+    if not (thin or other or n_classes > 1.2 * old.n_classes):
         return old
     progress("calibrating", 0, 1)
     places = sorted(work.calibration - set(learned.unreadable))

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 import numpy as np
 
-from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError
+from visvm.errors import IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
 from visvm.head.checks import Labels
 from visvm.head.head import Head, as_rows
 from visvm.head.lift import Features
@@ -75,6 +76,29 @@ def answered(model: Model, request: AnsweredRequest) -> Model:
 
 
 # Sums of others
+
+
+class _Classifier(Protocol):
+    """What has a model, or None before the first session."""
+
+    model_: Model | None
+
+
+def site_of(other: _Classifier | SiteStatistics) -> SiteStatistics:
+    """Return the sums of a classifier, or sums as they are."""
+    if isinstance(other, SiteStatistics):
+        return other
+    if not hasattr(other, "model_"):
+        raise InputError(
+            f"{other!r:.80} cannot be merged. Load it as an ImageClassifier or SiteStatistics, or "
+            "use merge_files.",
+            code="merge-kind",
+        )
+    if other.model_ is None:
+        fact = "One of the models to merge has learned nothing. Let it learn first."
+        raise IncompatibleModelError(fact, code="merge-empty")
+    require_sums(other.model_, "merge")
+    return SiteStatistics(other.model_)
 
 
 def merged(model: Model, others: Iterable[SiteStatistics], *, consume: bool = False) -> Model:
@@ -266,5 +290,4 @@ def for_prediction(model: Model) -> Model:
 
 def for_site(model: Model, site: str) -> Model:
     """Return what a site needs to learn for a model: encoder, mixer, map and λ; no sums."""
-    settled = replace(model.head.settled, ridge_path=(), layer_path=())
-    return Model(model.encoder, Head.blank(settled), site=site)
+    return Model(model.encoder, Head.blank(model.head.settled.bare), site=site)

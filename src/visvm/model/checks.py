@@ -53,6 +53,10 @@ def check_header(header: "Header", file_size: int) -> None:
 def _check_numbers(header: "Header") -> None:
     """Refuse numbers of images that cannot be, and shares that are not between 0 and 1."""
     sessions, head = header.sessions, header.head
+    choices = [each.ridge_choice for each in sessions if each.ridge_choice is not None]
+    bases = [(each.n_images, each.n_classes) for each in choices]
+    if head.ridge_basis is not None:
+        bases.append((head.ridge_basis.n_images, head.ridge_basis.n_classes))
     counts = [
         *header.counts,
         *(each.n_images for each in header.merged),
@@ -63,6 +67,8 @@ def _check_numbers(header: "Header") -> None:
     ]
     if not all(0 <= count < _MOST_IMAGES for count in counts):
         raise ValueError("a number of images, classes, blocks or bytes is impossible")
+    if not all(1 <= count < _MOST_IMAGES for basis in bases for count in basis):
+        raise ValueError("a ridge was chosen by an impossible number of images or classes")
     tests = [each.test for each in sessions if each.test is not None]
     shares = [
         share
@@ -77,7 +83,8 @@ def _check_numbers(header: "Header") -> None:
     ]
     if not all(0.0 <= share <= 1.0 for share in shares):
         raise ValueError("an accuracy is not between 0 and 1")
-    if not all(map(is_positive, (head.chosen_ridge, *(each.ridge for each in sessions)))):
+    ridges = [*(each.ridge for each in sessions), *(each.before for each in choices)]
+    if not all(map(is_positive, (head.chosen_ridge, *ridges))):
         raise ValueError("a ridge is not above 0")
 
 

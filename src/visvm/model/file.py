@@ -29,7 +29,7 @@ from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
 from visvm.head.lift import Lift, MapEntry
 from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
-from visvm.head.selection import LayerTrial, RidgeTrial
+from visvm.head.selection import LayerTrial, RidgeBasis, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
 from visvm.head.statistics import Statistics
 from visvm.model.checks import check_counts, check_header
@@ -79,6 +79,7 @@ class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     form: Literal["thin", "dense"] | None
     solved: bool = True
     optimizer: str = "sgd"  # which early files do not name: there was no other
+    ridge_basis: RidgeBasis | None = None  # only where λ may be, or might have been, chosen anew
 
 
 class JournalNote(msgspec.Struct, frozen=True):
@@ -166,6 +167,7 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         kernel_map=settled.lift.kernel_map.entry,
         form=form,
         solved=head.coefficients is not None,
+        ridge_basis=settled.ridge_basis if settled.options.renew_ridge else None,
     )
     header = Header(
         encoder=model.encoder,
@@ -208,9 +210,9 @@ def _header_as_dict(header: Header) -> dict[str, Any]:
 
 
 def report_as_dict(report: SessionReport) -> dict[str, Any]:
-    """Return a report as a model file has it; its site and encoder only where it has them."""
+    """Return a report as a model file has it; some parts only where it has them."""
     described: dict[str, Any] = _plain(asdict(report, dict_factory=_with_lists))
-    absent = [name for name in ("site", "encoder") if described[name] is None]
+    absent = [name for name in ("site", "encoder", "ridge_choice") if described[name] is None]
     return {name: value for name, value in described.items() if name not in absent}
 
 
@@ -352,6 +354,7 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
         layers=layers,
         **{name: getattr(head, name) for name in _OPTIONS},
         mixer=MixerOptions(**{name: getattr(head, name) for name in MIXER_OPTIONS}),
+        renew_ridge=head.ridge_basis is not None,
         **HeadOptions.of_map(head.kernel_map),
     )
     options.check("the model")
@@ -367,7 +370,7 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     ridge_path = tuple(RidgeTrial(**trial) for trial in head.ridge_path)
     layer_path = tuple(LayerTrial(**trial) for trial in head.layer_path)
     lift = Lift(ResidualMixer(dims, layers, weights), kernel_map)
-    return Settled(options, lift, head.chosen_ridge, ridge_path, layer_path)
+    return Settled(options, lift, head.chosen_ridge, ridge_path, layer_path, head.ridge_basis)
 
 
 def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> Statistics:

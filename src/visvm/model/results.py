@@ -117,6 +117,23 @@ class EncoderChoice:
 
 
 @dataclass(frozen=True)
+class RidgeChoice:
+    """That a session chose λ anew, from the sums.
+
+    Attributes
+    ----------
+    before : float
+        λ until then.
+    n_images, n_classes : int
+        What is in the sums by which it was chosen.
+    """
+
+    before: float
+    n_images: int
+    n_classes: int
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What an image shows.
 
@@ -182,6 +199,8 @@ class SessionReport:
         Of a base session that chose it.
     encoder : EncoderChoice or None
         Likewise.
+    ridge_choice : RidgeChoice or None
+        Of a session that chose λ anew.
     """
 
     session: int
@@ -201,6 +220,7 @@ class SessionReport:
     site: str | None = None
     transform: TransformChoice | None = None
     encoder: EncoderChoice | None = None
+    ridge_choice: RidgeChoice | None = None
 
     def is_same_as(self, other: "SessionReport") -> bool:
         """Whether both report one session, under whatever number and from whatever site."""
@@ -215,6 +235,17 @@ def first_session_note(report: SessionReport) -> str | None:
             "Better begin a new model with more of both."
         )
     return None
+
+
+def ridge_note(report: SessionReport) -> str | None:
+    """Say that λ is another one after a session, and by what it was chosen."""
+    choice = report.ridge_choice
+    if choice is None or choice.before == report.ridge:
+        return None
+    return (
+        f"λ was chosen anew from the sums: {choice.before:g} → {report.ridge:g}, by "
+        f"{choice.n_images} images of {choice.n_classes} classes"
+    )
 
 
 def accuracy(labels: Sequence[Label], predicted: Sequence[Label]) -> float:

@@ -152,9 +152,15 @@ class Service:
 
     def require_class(self, label: Label) -> None:
         """Refuse the label of a class that is not known."""
-        if label not in self.store.current.counts:
+        if label not in self.store.current.counts and not self.store.overtaken:
             detail = f"{label!r} is not a class of the model. See /api/model for those that are."
             raise InputError(detail, code="class-unknown")
+
+    def require_no_class(self, label: Label) -> None:
+        """Refuse the label of a class that is known."""
+        if label in self.store.current.counts and not self.store.overtaken:
+            detail = f"The class {label!r} exists already. Choose another name, or merge both."
+            raise InputError(detail, code="class-exists")
 
     def job(self, identifier: str) -> Job | None:
         """Return the job with this id, also one that a service before this one did under a key."""
@@ -171,12 +177,13 @@ class Service:
         """
         if asked is None:
             return None
+        job = self.jobs.under(asked.key)
+        return self._remembered(asked) if job is None else _alike(job, asked)
+
+    def _remembered(self, asked: Asked) -> Job | None:
+        """Return the job under this key that the model remembers; raises as ``answered``."""
         kept = (_as_job(each) for each in self.store.current.requests if each.key == asked.key)
-        job = self.jobs.under(asked.key) or next(kept, None)
-        if job is not None and job.asked != asked:
-            detail = "This Idempotency-Key came with another request before. Use a new one."
-            raise RefusedError(422, detail, code="idempotency-key-reused")
-        return job
+        return next((_alike(job, asked) for job in kept), None)
 
     def change(
         self, kind: JobKind, work: Change, held: ExitStack, asked: Asked | None = None
@@ -188,6 +195,9 @@ class Service:
 
         def task(job: Job, progress: Progress) -> dict[str, Any]:
             def noted(classifier: ImageClassifier) -> dict[str, Any]:
+                # another service may have made it by now, which is seen once the file is ours
+                if asked is not None and (made := self._remembered(asked)) is not None:
+                    return made.result or {}
                 result = work(classifier, progress)
                 if asked is not None and classifier.model_ is not None:
                     # written in one step with the change: after kill -9, both are there or neither
@@ -202,6 +212,14 @@ class Service:
                 raise ModelFileError(str(error).replace(folder, ""), code=error.code) from error
 
         return self.jobs.submit(kind, task, held, asked)
+
+
+def _alike(job: Job, asked: Asked) -> Job:
+    """Return a job if it is what was asked for under its key."""
+    if job.asked != asked:
+        detail = "This Idempotency-Key came with another request before. Use a new one."
+        raise RefusedError(422, detail, code="idempotency-key-reused")
+    return job
 
 
 def _as_job(request: AnsweredRequest) -> Job:

@@ -11,11 +11,9 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from visvm.errors import InputError
 from visvm.head.familiarity import UNKNOWN
 from visvm.image_classifier import ImageClassifier
-from visvm.model.file import report_as_dict
-from visvm.model.results import first_session_note
+from visvm.model.results import first_session_note, ridge_note
 from visvm.progress import Progress
 from visvm.service import schemas
 from visvm.service.core import Service
@@ -102,8 +100,9 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
     @app.get("/api/history", tags=["model"], dependencies=[rights.reader])
     async def history() -> schemas.History:
         """What was learned when, and the accuracy after it."""
-        sessions = [report_as_dict(each) for each in service.store.current.sessions]
-        return schemas.History.model_validate({"sessions": sessions})
+        sessions = service.store.current.sessions
+        described = [schemas.describe_session(each, ridge_note(each)) for each in sessions]
+        return schemas.History(sessions=described)
 
     @app.get("/api/model/file", tags=["model"], dependencies=[rights.reader], **_of(_OCTETS))
     async def model_file() -> StreamingResponse:
@@ -171,9 +170,8 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             test = form.labelled("test_images") if "test_images" in form.labels else None
             report = classifier.learn(*form.labelled("images"), test=test, progress=progress)
-            note = first_session_note(report)
-            session = {**report_as_dict(report), "notes": [] if note is None else [note]}
-            return schemas.SessionInfo.model_validate(session).model_dump()
+            notes = first_session_note(report), ridge_note(report)
+            return schemas.describe_session(report, *notes).model_dump()
 
         job = service.change("learn", work, form.held.pop_all(), form.asked)
         return _accepted(service, job, response)
@@ -210,9 +208,8 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
         old = service.read_label(str(renaming.old), "the class to rename")
         new = service.read_label(str(renaming.new), "the new name")
         service.require_class(old)
-        if new in service.store.current.counts and not renaming.merge:
-            detail = f"The class {new!r} exists already. Choose another name, or merge both."
-            raise InputError(detail, code="class-exists")
+        if not renaming.merge:
+            service.require_no_class(new)
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             progress("renaming", 0, 1)

@@ -6,8 +6,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
+from visvm.model.file import report_as_dict
 from visvm.model.labels import Label
-from visvm.model.results import Evaluation, Prediction
+from visvm.model.results import Evaluation, Prediction, SessionReport
 from visvm.service.jobs import Job, JobKind, JobQueue, State
 from visvm.service.limits import Limits
 from visvm.service.problems import Problem
@@ -111,6 +112,7 @@ class SessionInfo(BaseModel):
     new_classes: list[Label]
     returning_classes: list[Label]
     n_classes: int
+    ridge: float = Field(description="λ after it.")
     seconds: dict[str, float] = {}
     test: dict[str, float | int | None] | None = Field(
         None, description="Accuracies, from 0 to 1, on the test images."
@@ -191,6 +193,12 @@ def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelI
         limits=LimitsInfo.model_validate(limits, from_attributes=True),
         version=__version__,
     )
+
+
+def describe_session(report: SessionReport, *notes: str | None) -> SessionInfo:
+    """Return what a session did, with those notes on it that there are."""
+    said = [note for note in notes if note is not None]
+    return SessionInfo.model_validate({**report_as_dict(report), "notes": said})
 
 
 def describe_job(job: Job, queue: JobQueue) -> JobInfo:

@@ -100,12 +100,22 @@ class ModelStore:
         """Return a classifier of its own with the current model."""
         return self._classifier.with_model(self.current.model)
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether another program has changed the file, and ``current`` is an older state."""
+        return signature_of(self.path) != self._signature
+
     def change(self, work: Callable[[ImageClassifier], T], progress: Progress) -> T:
-        """Let `work` change the model of a classifier, and keep it; for one thread at a time."""
+        """Let `work` change the model of a classifier, and keep it; for one thread at a time.
+
+        If `work` leaves the model as it was, nothing is written.
+        """
         with locked(self.path, lambda: progress("waiting for another program", 0, 1)):
             self.refresh()
             draft = self.classifier()
             result = work(draft)
+            if draft.model_ is self.current.model:
+                return result
             progress("writing the model", 0, 1)
             draft.save(self.path)
             self._publish(draft.model_, signature_of(self.path))

