@@ -182,7 +182,8 @@ def main() -> None:
     pictures = made_pictures(50)
     made = encoded(encoder, LabelledImages(pictures, np.zeros(len(pictures), dtype=np.intp)))
     lines = ["# None of these", "", f"{__doc__.split('::')[0].strip()} Written by"]
-    lines[-1] += f" `python benchmarks/unknown.py --data FOLDER --encoder {given.encoder}`;"
+    how = f"--data FOLDER --encoder {given.encoder} --datasets {given.datasets}"
+    lines[-1] += f" `python benchmarks/unknown.py {how}`;"
     lines += [f"means of {given.draws} draws of the classes, D = {WIDTH}. Columns: AUROC.", ""]
     for name, (train, test) in parts.items():
         far = {f"far: {other}": parts[other][1][0][:MOST_FAR] for other in parts if other != name}

@@ -53,6 +53,11 @@ def test_predictions_are_those_of_the_library_and_the_command_line(taught, place
         served, typed = (
             [(each["label"], each["score"]) for each in answer["top"]] for answer in (got, line)
         )
+        for known, unknown in (
+            (library.known, library.unknown),
+            (line["known"], line["unknown"]),
+        ):
+            assert (got["known"], got["unknown"]) == (pytest.approx(known, abs=1e-6), unknown)
         for other in (library.top, typed):
             assert [label for label, _ in served] == [label for label, _ in other]
             assert [score for _, score in served] == pytest.approx(
