@@ -45,12 +45,19 @@ SET_BACK = 2 * 24 * 3600
 Event = Callable[[load.Soak], Coroutine[Any, Any, None]]
 
 
+async def stop(soak: load.Soak, name: str, number: int) -> None:
+    """End a service, which is to have said nothing but that it waited for the other one."""
+    code, said = await asyncio.to_thread(soak.servers[name].stop, number)
+    waited = [line for line in said.splitlines() if line.startswith("Another process is changing")]
+    soak.seen["starts that waited for the other service, and said so"] += len(waited)
+    if len(waited) < len(said.splitlines()) or code not in (0, -signal.SIGKILL):
+        soak.fault(f"the {name} service ended with {code}: {said}")
+
+
 async def restart(soak: load.Soak, number: int) -> None:
     """Stop or kill the second service in the middle of its work, and start it anew."""
     soak.restarting.add("second")
-    code, said = await asyncio.to_thread(soak.servers["second"].stop, number)
-    if said or code not in (0, -signal.SIGKILL):
-        soak.fault(f"the second service ended with {code}: {said}")
+    await stop(soak, "second", number)
     soak.servers["second"] = await asyncio.to_thread(Server, soak.place, "second")
     await soak.clients["second"].aclose()
     soak.clients["second"] = _client(soak.servers["second"])
@@ -157,12 +164,10 @@ async def run(soak: load.Soak, minutes: float, every: float, rows: Path) -> None
         watch(soak, every, rows),
     )
     soak.restarting.update(soak.servers)
-    for name, server in soak.servers.items():
+    for name in soak.servers:
         began = time.monotonic()
-        code, said = await asyncio.to_thread(server.stop)
+        await stop(soak, name, signal.SIGTERM)
         soak.seen[f"seconds the {name} service took to stop"] = round(time.monotonic() - began)
-        if code or said:
-            soak.fault(f"the {name} service ended with {code}: {said}")
     soak.servers["first"] = Server(soak.place, "first")
     soak.clients["first"] = _client(soak.servers["first"])
     await load.check_ledger(soak, "first")
