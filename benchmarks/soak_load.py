@@ -62,6 +62,7 @@ class Soak:
     restarting: set[str] = field(default_factory=set)
     bursting: bool = False
     job: str = ""  # the last one of the first service
+    anew: float = 0.0  # bytes of memory of a service that was started at the end
     last_seed: int = 0
 
     def fault(self, what: str) -> None:
@@ -108,11 +109,18 @@ async def ask(soak: Soak, name: str, every: float) -> None:
 
 async def begin(soak: Soak) -> None:
     """Teach the first service something, and let the second see it."""
-    await _change(soak, 1)
+    await teach(soak, 1)
     # where temporary files go is decided once: while there is still room
     await soak.clients["first"].post("/api/predict", files={"images": large_picture()})
     for name in soak.clients:
         await check_ledger(soak, name)
+
+
+async def teach(soak: Soak, number: int) -> None:
+    """Have new photos of a class learned."""
+    label, seeds = str(soak.generator.choice(LABELS)), soak.pictures(3)
+    if await _make(soak, number, "learn", "/api/learn", label, seeds):
+        soak.ledger[label] = soak.ledger.get(label, []) + seeds
 
 
 async def make_changes(soak: Soak, every: float) -> None:
@@ -134,9 +142,7 @@ async def _change(soak: Soak, number: int) -> None:
     unused = [label for label in LABELS if label not in soak.ledger]
     one, other = soak.generator.permutation(known if len(known) > 4 else LABELS)[:2].tolist()
     if kind == "learn" or (kind == "rename" and not unused):
-        label, seeds = str(soak.generator.choice(LABELS)), soak.pictures(3)
-        if await _make(soak, number, "learn", "/api/learn", label, seeds):
-            soak.ledger[label] = soak.ledger.get(label, []) + seeds
+        await teach(soak, number)
     elif kind == "correct":  # photos that were learned under the wrong name
         wrong = soak.ledger[one][:2]
         if await _make(soak, number, kind, "/api/forget", one, wrong):

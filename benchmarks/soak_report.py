@@ -11,6 +11,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 from scipy.stats import linregress
 
 Row = dict[str, Any]
@@ -46,7 +47,7 @@ def slope(rows: list[Row], name: str) -> tuple[float, float]:
         if row["minutes"] > WARM * last and row[name] is not None and not row["burst"]
     ]
     fitted = linregress(*zip(*points, strict=True))
-    return float(fitted.slope), float(fitted.stderr)
+    return float(fitted.slope), float(np.nan_to_num(fitted.stderr))
 
 
 def draw(rows: list[Row], path: Path) -> None:
@@ -80,6 +81,10 @@ def write_report(path: Path) -> str:
         shown = " / ".join(f"{value:.1f}" for value in (values[0], max(values), values[-1]))
         what = f"{title}, {unit}" if unit else title
         table.append(f"| {what} | {shown} | {grown:+.2f} ± {2 * error:.2f} |")
+    grew = f"{facts['sessions']} sessions are in the model's history, which is kept, at the end"
+    anew = f"a service started anew on it, after one burst, takes {facts['anew'] / 2**20:.1f} MiB"
+    loads = sorted(row["load"] for row in rows)
+    shared = f"load average {loads[0]:.0f} to {loads[-1]:.0f}"
     happened = [f"| {what} | {n} |" for what, n in sorted(facts["seen"].items())]
     answers = ", ".join(f"{status}: {n}" for status, n in sorted(facts["statuses"].items()))
     changes = ", ".join(f"{kind} {n}" for kind, n in sorted(facts["changes"].items()))
@@ -99,7 +104,8 @@ def write_report(path: Path) -> str:
             "|---|---:|---:|",
             *table,
             "",
-            f"{fit}; ± is two standard errors.",
+            f"{fit}; ± is two standard errors. Times are those of a shared machine ({shared}).",
+            f"{grew}: {anew}.",
             "",
             "![Each of them over time](soak.png)",
             "",

@@ -39,6 +39,8 @@ def main() -> int:
             reports.append(report)
             for failure in report.failures:
                 print(failure, flush=True)
+            if len(reports) % 500 == 0:
+                print(f"{len(reports)} inputs so far", flush=True)
     found = sum(len(report.failures) for report in reports)
     print(", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items())))
     print(

@@ -81,14 +81,14 @@ def model(files, generator):
     """A model or sums, by one who knows the format."""
     done, name = [], MODELS[generator.integers(len(MODELS))]
     changed = {"x.visvm": _signed(files, name, generator, done)}
-    return Input(changed, _some(ON_MODELS, generator, 5), done)
+    return Input(changed, _some(ON_MODELS, generator, 3), done)
 
 
 def torn_model(files, generator):
     """A model or sums, damaged."""
     done, name = [], MODELS[generator.integers(len(MODELS))]
     changed = {"x.visvm": damage(files[name], generator, done)}
-    return Input(changed, _some(ON_MODELS, generator, 3), done)
+    return Input(changed, _some(ON_MODELS, generator, 2), done)
 
 
 def journal(files, generator):
@@ -110,7 +110,7 @@ def picture(files, generator):
         "x.csv": b"x.png,red\nphotos/red/0-0.png,red\nphotos/green/0-0.png,green\n",
         "x.visvm": files["whole.visvm"],
     }
-    return Input(changed, ON_PICTURES, done)
+    return Input(changed, _some(ON_PICTURES, generator, 2), done)
 
 
 def table(files, generator):

@@ -63,6 +63,17 @@ def test_pixels_are_those_of_this_process(made):
     assert (made().decode(SMALL) == decode(SMALL, TRANSFORM)).all()
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")
+def test_no_decoder_knows_a_token(made, monkeypatch):
+    monkeypatch.setenv("VISVM_TOKEN", "a-secret-word-of-ours")
+    monkeypatch.setenv("VISVM_READ_TOKEN", "a-secret-word-to-read")
+    pool = made()
+    pool.decode(SMALL)
+    (process,) = processes(pool)
+    with open(f"/proc/{process}/environ", "rb") as file:
+        assert b"a-secret-word" not in file.read()
+
+
 def test_errors_keep_their_code(made):
     pool = made(pixels=500)
     for data, code in ((b"", "image-empty"), (SMALL, "image-too-large")):

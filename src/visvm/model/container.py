@@ -28,6 +28,7 @@ from visvm.head.products import Array
 
 FORMAT = 1
 
+_MOST = 1e100  # far above sums over images; products of two are still numbers
 _LOOK_SECONDS = 0.5  # how often the caller that waits for a file is asked whether to go on
 
 Tensors = dict[str, Array]
@@ -149,6 +150,8 @@ class OpenFile:
             raise altered(self._path, f"{name} was altered")
         if not is_finite(tensor):
             raise altered(self._path, f"{name} holds NaN or infinity")
+        if tensor.size and max(tensor.max(), -tensor.min()) > _MOST:
+            raise altered(self._path, f"{name} holds numbers too large for sums over images")
         return tensor
 
 
