@@ -11,6 +11,8 @@ from visvm import ImageClassifier
 
 # without a graphics card, what stands in for one costs more than it draws faster
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--disable-extensions"]
+# what the address bar would show is two more pages in every window, dearer than ours
+FLAGS += ["--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"]
 
 
 @pytest.fixture(scope="module")

@@ -59,8 +59,11 @@ def wait_for(what, seconds=20):
     return found
 
 
-def test_pixels_are_those_of_this_process(made):
-    assert (made().decode(SMALL) == decode(SMALL, TRANSFORM)).all()
+def test_pixels_are_those_of_this_process_and_one_by_one_they_need_no_second(made):
+    pool = made(2)
+    for _ in range(2):
+        assert (pool.decode(SMALL) == decode(SMALL, TRANSFORM)).all()
+    assert len(processes(pool)) == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")

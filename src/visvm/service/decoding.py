@@ -40,7 +40,8 @@ class Decoders:
         self.threads = ThreadPoolExecutor(n, thread_name_prefix=name)
         settings = Settings(transform, limits.pixels, limits.decode_seconds, limits.decode_bytes)
         self._all = [_Decoder(settings) for _ in range(n)]
-        self._free: queue.SimpleQueue[_Decoder] = queue.SimpleQueue()
+        # the last one used comes first: what one process can do starts no second
+        self._free: queue.LifoQueue[_Decoder] = queue.LifoQueue()
         for each in self._all:
             self._free.put(each)
 
