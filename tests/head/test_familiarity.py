@@ -98,6 +98,20 @@ def spread_of_stream():
     return spread_of(head.statistics, head.coefficients, 1.0, np.arange(3))
 
 
+@pytest.mark.parametrize("labels", [[0] * 6, [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]])
+@pytest.mark.parametrize("ridge", [1e-6, 10.0])
+def test_images_without_any_scatter_have_finite_distances(labels, ridge):
+    y, same = np.array(labels), np.tile([[1.0, 2.0]], (6, 1))
+    for X in (same, np.zeros((6, 2)), np.arange(12.0).reshape(6, 2)):
+        head = IncrementalLSSVC(n_components=30, ridge=ridge).fit(X, y).head_
+        places = np.arange(len(head.classes))
+        spread = spread_of(head.statistics, head.coefficients, ridge / 10, places)
+        unseen, counts = head.leave_one_out_scores(X, y), head.statistics.class_counts
+        distances = spread.unlearned_distances(unseen, head.scores(X), y, counts)
+        assert np.isfinite(spread.distances(head.scores(X + 1.0))).all()
+        assert noted(distances).sum() == len(X)
+
+
 # Shares
 
 

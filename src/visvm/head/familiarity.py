@@ -27,6 +27,8 @@ UNKNOWN = 0.05
 MOST_CLASSES = 2000
 """Beyond so many classes no spread is kept: it has the square of their number in numbers."""
 
+# Scores are about one: where every image is fitted exactly, this much of a scatter is rounding.
+_ROUNDING = 1e-12
 _SHRINKAGE = 0.5  # towards the same scatter in every direction: benchmarks/UNKNOWN.md
 
 
@@ -116,9 +118,7 @@ def spread_of(
     moment = weights.T @ statistics.cross_moment[:, chosen] - shift * (weights.T @ weights)
     within = moment - (centres.T * counts) @ centres
     within = (within + within.T) / (2.0 * max(statistics.n_samples - len(counts), 1.0))
-    # Rounding leaves so much of a scatter that vanishes, as where every image is fitted exactly.
-    least = 1e-12 * float(np.trace(moment)) / statistics.n_samples
-    mean = max(float(np.trace(within)), least) / len(chosen) or 1.0
+    mean = max(float(np.trace(within)) / len(chosen), _ROUNDING)
     metric = (1.0 - _SHRINKAGE) * within + _SHRINKAGE * mean * np.eye(len(chosen))
     values, vectors = np.linalg.eigh(metric)
     root = vectors / np.sqrt(np.maximum(values, 0.5 * _SHRINKAGE * mean))
