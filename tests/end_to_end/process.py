@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 
@@ -45,12 +46,12 @@ class Server:
     address : str
     """
 
-    def __init__(self, model, encoder, *options, environment=None, forked=True):
+    def __init__(self, model, encoder, *options, environment=None, forked=True, **more):
         command = ["serve", str(model), "--port", "0", "--encoder", str(encoder)]
         if not model.exists():
             command += ["--components", "60", "--ridge", "1"]
         start = Command if forked else in_a_shell
-        self.process = start(*command, *options, environment=environment)
+        self.process = start(*command, *options, environment=environment, **more)
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+", line)
         assert found, line + self.process.stdout.read()
@@ -64,6 +65,36 @@ class Server:
 
     def client(self):
         return httpx.Client(base_url=self.address, timeout=60)
+
+
+def hang(kind, name):
+    """Let a method hang once there is a file ``HANG``, as long as with a large model.
+
+    A service that is to stop then waits for it for a second, not for eight.
+    """
+    from visvm.service import limits
+
+    limits.Limits = partial(limits.Limits, stop_seconds=1.0)
+    plain = getattr(kind, name)
+
+    def replaced(self, *arguments):
+        if os.path.exists(os.environ["HANG"]):
+            time.sleep(300)
+        return plain(self, *arguments)
+
+    setattr(kind, name, replaced)
+
+
+def hang_in_encode():
+    from visvm.encoders.onnx import OnnxEncoder
+
+    hang(OnnxEncoder, "encode")
+
+
+def hang_in_solve():
+    from visvm.head.head import Head
+
+    hang(Head, "solved")
 
 
 @contextmanager

@@ -1,13 +1,10 @@
 """The page of `visvm serve` when it is hard: failures, keyboard, hostile names, small windows."""
 
 import re
-import shutil
 
 import pytest
-from PIL import Image
 from playwright.sync_api import expect
 
-from tests import tiny
 from tests.end_to_end.page import (
     LONG,
     ask,
@@ -20,7 +17,7 @@ from tests.end_to_end.page import (
     tab_to,
     teach,
 )
-from tests.end_to_end.process import running
+from tests.end_to_end.process import hang_in_encode, running
 from visvm import ImageClassifier
 
 pytestmark = pytest.mark.browser
@@ -28,7 +25,6 @@ pytestmark = pytest.mark.browser
 VIEWS = ("teach", "ask", "classes", "history")
 TOKEN = "a-long-and-random-word"
 READ_TOKEN = "another-long-and-random-word"
-MANY = 300
 RESTARTED = (
     "The server was restarted before this was learned. "
     "Your photos are still here: press Learn again."
@@ -43,16 +39,13 @@ LOW_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary,
 
 @pytest.mark.kill
 def test_kill_9_within_a_session_leaves_the_photos_on_the_page(place, visit, photos, tmp_path):
-    model, many = tmp_path / "m.visvm", tmp_path / "many"
-    many.mkdir()
-    # a small file that takes its time to be decoded
-    Image.new("RGB", (400, 400), tiny.COLOURS["blue"]).save(many / "0.png")
-    for number in range(1, MANY):
-        shutil.copy(many / "0.png", many / f"{number}.png")
-    with running(model, place / "tiny.onnx") as server:
+    model, hang = tmp_path / "m.visvm", tmp_path / "hang"
+    given = {"environment": {"HANG": str(hang)}, "prepare": hang_in_encode}
+    with running(model, place / "tiny.onnx", **given) as server:
         page = visit(server)
         teach(page, {"red": photos["red"], "green": photos["green"]})
-        gather(page, sorted(many.iterdir()), "blue")
+        gather(page, photos["blue"], "blue")
+        hang.touch()
         with page.expect_response("**/api/learn") as accepted:
             find(page, "learn").click()
         accepted.value.finished()
@@ -61,12 +54,12 @@ def test_kill_9_within_a_session_leaves_the_photos_on_the_page(place, visit, pho
     expect(page.locator("#connection")).to_contain_text("The server does not answer")
     with running(model, place / "tiny.onnx", "--port", server.port):
         expect(find(page, "teach-error")).to_have_text(RESTARTED)
-        expect(find(page, "group")).to_contain_text(f"{MANY} photos")
+        expect(find(page, "group")).to_contain_text("6 photos")
         expect(find(page, "group-label")).to_have_value("blue")
         expect(page.locator("#connection")).to_be_hidden()
         expect(page.locator("#model-summary")).to_have_text("Knows 2 classes from 12 photos")
         find(page, "learn").click()
-        expect(find(page, "result")).to_contain_text(f"1 new class, {MANY} photos")
+        expect(find(page, "result")).to_contain_text("1 new class, 6 photos")
         expect(find(page, "teach-error")).to_have_count(0)
         show(page, "classes")
         expect_classes(page, "blue", "green", "red")

@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from tests import tiny
-from tests.end_to_end.process import Server, end_of, teach
-from tests.forked import Command
+from tests.end_to_end.process import Server, end_of, hang_in_encode, hang_in_solve, teach
 from visvm import ImageClassifier
+from visvm.service.limits import Limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs signals")]
 
-SECONDS = 10  # within which it must have ended
+SECONDS = 60  # within which it must have ended: what hangs does so for 300
 
 
 @pytest.fixture(scope="module")
@@ -34,52 +34,23 @@ def contents(place):
     return [path.read_bytes() for path in sorted((place / "base/red").iterdir())]
 
 
-def hang(kind, name):
-    """Let a method hang once there is a file beside the model; a large model takes as long."""
-    plain = getattr(kind, name)
-
-    def replaced(self, *arguments):
-        if os.path.exists(os.environ["HANG"]):
-            time.sleep(300)
-        return plain(self, *arguments)
-
-    setattr(kind, name, replaced)
-
-
-def hang_in_encode():
-    from visvm.encoders.onnx import OnnxEncoder
-
-    hang(OnnxEncoder, "encode")
-
-
-def hang_in_solve():
-    from visvm.head.head import Head
-
-    hang(Head, "solved")
-
-
 @pytest.mark.parametrize(
     ("prepare", "number"), [(hang_in_encode, signal.SIGTERM), (hang_in_solve, signal.SIGINT)]
 )
-def test_it_ends_soon_whatever_is_encoded_or_learned(
-    place, contents, tmp_path, monkeypatch, prepare, number
-):
-    def command(*arguments, environment):
-        return Command(*arguments, environment=environment, prepare=prepare)
-
-    monkeypatch.setattr("tests.end_to_end.process.Command", command)
+def test_it_ends_soon_whatever_is_encoded_or_learned(place, contents, tmp_path, prepare, number):
+    assert Limits().stop_seconds < 10
     environment = {"HANG": str(tmp_path / "hang")}
-    server = Server(tmp_path / "m.visvm", place / "tiny.onnx", environment=environment)
+    server = Server(
+        tmp_path / "m.visvm", place / "tiny.onnx", environment=environment, prepare=prepare
+    )
     with server.client() as client:
         assert end_of(client, teach(client, contents, "red"))["state"] == "done"
         (tmp_path / "hang").touch()
         job = teach(client, contents, "green")
         time.sleep(0.5)
         assert client.get(f"/api/jobs/{job}").json()["state"] == "running"
-        began = time.monotonic()
         server.process.send_signal(number)
-        assert server.process.wait(SECONDS + 5) == 0
-        assert time.monotonic() - began < SECONDS
+        assert server.process.wait(SECONDS) == 0
     server.process.stdout.close()
     assert ImageClassifier.load(tmp_path / "m.visvm").classes_ == ("red",)
 
@@ -103,14 +74,12 @@ def test_it_ends_soon_whatever_is_decoded_and_leaves_no_process(place, contents,
         for each in askers:
             each.start()
         time.sleep(1.0)
-        began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(SECONDS + 5) == 0
-        assert time.monotonic() - began < SECONDS
+        assert server.process.wait(SECONDS) == 0
         for each in askers:
-            each.join(20)
+            each.join(SECONDS)
     server.process.stdout.close()
-    until = time.monotonic() + 10
+    until = time.monotonic() + SECONDS
     while [each for each in children if os.path.exists(f"/proc/{each}")]:
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ class Estimate:
     n_bytes: int
 
 
+@cache
 def operations_per_second() -> float:
     """Measure the floating-point operations of a matrix product on this machine."""
     side = 1500
