@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz clean
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -52,6 +52,14 @@ browser:
 MINUTES ?= 10
 fuzz: .venv/dev
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+# Two services under mixed load, with restarts, a full disk and a clock set back; 70 minutes (benchmarks/SOAK.md). Linux only.
+soak: .venv/dev
+	$(BIN)/python -m benchmarks.soak
+
+# The wheel, in dist/: built twice, and the same to the last byte.
+wheel: .venv/core
+	$(BIN)/python -m tests.wheel
 
 screenshots: .venv/dev browser
 	$(BIN)/python -m tests.end_to_end.screenshots docs/screenshots

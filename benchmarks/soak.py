@@ -150,7 +150,9 @@ async def watch(soak: load.Soak, every: float, rows: Path) -> None:
 
 
 def _client(server: Server) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.address, timeout=60)
+    return httpx.AsyncClient(
+        base_url=server.address, timeout=180
+    )  # the service itself gives up after 60 s
 
 
 async def run(soak: load.Soak, minutes: float, every: float, rows: Path) -> None:
@@ -201,6 +203,8 @@ def main() -> int:
         return subprocess.run(
             command, env={**os.environ, "VISVM_SOAK": "1"}, check=False
         ).returncode
+    for number in (signal.SIGINT, signal.SIGTERM):  # also in the background: leave nothing behind
+        signal.signal(number, signal.default_int_handler)
     rows = given.out / "soak.jsonl"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))

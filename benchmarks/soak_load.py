@@ -25,7 +25,7 @@ from benchmarks.soak_server import Place, Server
 LABELS = [f"class {number:02d}" for number in range(24)]
 FULL = ("file-unwritable", "upload-unstored")  # how a full disk is told
 IN_FLIGHT = 300
-PATIENCE = 120.0  # seconds for one change, which includes all tries
+PATIENCE = 300.0  # seconds for one change, which includes all tries
 
 
 def picture(seed: int) -> bytes:
@@ -99,8 +99,10 @@ async def ask(soak: Soak, name: str, every: float) -> None:
                 soak.fault(f"a question to {name} got no answer: {error!r}")
         else:
             soak.statuses[str(answer.status_code)] += 1
+            late = answer.status_code == 503 and answer.json()["code"] == "prediction-timeout"
+            soak.seen["questions given up after 60 s, for want of CPU"] += late
             expected = answer.status_code == 200 or name in soak.restarting or soak.bursting
-            if not expected:
+            if not (expected or late):
                 soak.fault(f"a question to {name}: {answer.text}")
             if n == 1 and name == "first" and alone and answer.status_code == 200:
                 soak.latencies.append(time.monotonic() - began)
@@ -243,9 +245,15 @@ async def burst(soak: Soak) -> None:
     server = soak.servers["first"]
     wire = request(server.address, picture(7))
 
+    def sent() -> socket.socket:
+        # at once, however late this process gets its turn: slow clients are disconnected
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        connection.sendall(wire)
+        return connection
+
     async def one() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        status, head = await exchange(reader, writer, wire)
+        reader, writer = await asyncio.open_connection(sock=sent())
+        status, head = await exchange(reader, writer, b"")
         soak.seen[f"answers {status} in bursts of {IN_FLIGHT}"] += 1
         if status != 200 and not (status == 503 and b"retry-after" in head.lower()):
             soak.fault(f"an answer {status} in a burst")
