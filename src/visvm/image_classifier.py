@@ -207,8 +207,8 @@ class ImageClassifier(ImagePredictor):
     ) -> SiteStatistics:
         """Return the sums of images, for a model elsewhere to take in with ``merge``.
 
-        This model stays as it is, and what it has learned itself is not in them. Nothing is solved,
-        and nothing calibrated. Parameters are those of ``learn``.
+        This model stays as it is, and what it has learned itself is not in them; features of single
+        images can be computed from them. Parameters are those of ``learn``.
         """
         self._require_sums("learn")
         model, given = require_settled(self.model_), read_labelled(images, labels)

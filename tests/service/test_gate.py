@@ -51,6 +51,9 @@ def test_a_token_for_reading_asks_but_does_not_change(guarded, place):
         == 202
     )
     assert not guarded.get("/api/model", headers=bearer(READ)).json()["can_write"]
+    # from whose sums features of single photos could be computed
+    problem(guarded.get("/api/model/file", headers=bearer(READ)), 403, "token-read-only")
+    assert guarded.get("/api/model/file", headers=bearer(WRITE)).status_code == 200
     for address in ("/api/learn", "/api/forget"):
         answer = guarded.upload(address, contents, labels, headers=bearer(READ))
         problem(answer, 403, "token-read-only")

@@ -55,7 +55,8 @@ StatisticsOnly = Annotated[
         metavar="OUT",
         callback=home,
         help="Leave MODEL as it is, and write the sums of FOLDER's images to the file OUT, for "
-        "'visvm merge'.",
+        "'visvm merge'. They are not anonymous: features of single photos can be computed from "
+        "them.",
     ),
 ]
 ReplaceSums = Annotated[

@@ -100,7 +100,10 @@ def export(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a smaller file that can only predict, or one with which another site can learn."""
+    """Write a smaller file that can only predict, or one with which another site can learn.
+
+    Neither holds the sums.
+    """
     from visvm.cli.reporting import answer_change
     from visvm.head.memory import human_bytes
     from visvm.image_classifier import ImageClassifier

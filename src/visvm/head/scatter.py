@@ -9,11 +9,14 @@ rounding (``solver.py``).
   the Cholesky factor of its small kernel matrix FFᵀ. Nothing of size D x D exists.
 - **Dense**: the D x D matrix itself.
 
-Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. No row of F
-belongs to one sample: the rows of every batch are turned by a random rotation that is not kept. Its
-seed is a hash of sums over the rows themselves. Equal data therefore give equal bits, and nobody
-without the data can draw the rotation again. F still reveals what a rotation leaves unchanged: each
-session's scatter and, with the targets, each session's class sums.
+Both take in *difference rows* (``statistics.py``), so adding a batch is the same call. The rows of
+every batch are turned by a random rotation that is not kept. Its seed is a hash of sums over the
+rows themselves, so equal data give equal bits.
+
+**Neither form hides single samples.** A rotation leaves the space that the samples span, and with
+fewer samples than D few points of it are ReLU features. Those are the samples, and
+``benchmarks/privacy.py`` computes them, from F session by session, or from the matrix. As R is
+public, their fused features follow.
 """
 
 import hashlib

@@ -12,6 +12,9 @@ Two sets of samples a and b with means m_a, m_b and N_a, N_b samples are joined 
 so a batch adds n *difference rows* to the factor: its own n samples as n - 1 differences between
 them, and one difference between its mean and the mean so far. Learning, merging, unmerging and
 forgetting are these sums, added or taken away.
+
+Sums are not anonymous: features of single samples can be computed from them while there are fewer
+samples than D, and from the class sum of a few (``benchmarks/PRIVACY.md``).
 """
 
 import hashlib

@@ -145,7 +145,7 @@ class ImagePredictor:
         model_file.write(Path(path), model)
 
     def export(self, path: str | Path) -> None:
-        """Write only what predicting needs: the file cannot learn, merge or forget."""
+        """Write only what predicting needs: no sums, so it cannot learn, merge or forget."""
         self._known()
         model_file.write(Path(path), changes.for_prediction(self._placed()))
 

@@ -3,6 +3,8 @@
 A site learns elsewhere for the same model: with its encoder, mixer and map, on images that stay
 there. Its sums are added to the model's, and can be taken out again. Every site has an id, so that
 none is added twice.
+
+Sums are not anonymous (``head/scatter.py``): treat them as the features of the images.
 """
 
 from collections.abc import Sequence, Set
@@ -129,10 +131,10 @@ class SiteStatistics:
     def save(self, path: str | Path) -> None:
         """Write the sums to a file, which ``visvm merge`` adds to a model.
 
-        Paths and names of files are left out.
+        Paths and names of files are left out. Features of single images can be computed from it.
         """
         model, name = self.model, PurePath(self.model.encoder.name)
-        anonymous = replace(
+        nameless = replace(
             model,
             encoder=replace(model.encoder, name=name.name if name.is_absolute() else str(name)),
             head=replace(model.head, coefficients=None),
@@ -140,7 +142,7 @@ class SiteStatistics:
             site=self.site,
             sites=tuple(replace(each, file="") for each in model.sites),
         )
-        model_file.write(Path(path), anonymous)
+        model_file.write(Path(path), nameless)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -111,7 +111,7 @@ class Rights:
 
 
 def require_writing(may_write: bool) -> None:
-    """Refuse a change to a client that may only read."""
+    """Refuse a change, or the model file, to a client that may only ask."""
     if not may_write:
         detail = "This token only allows reading. Ask the operator for the one that allows changes."
         raise RefusedError(403, detail, code="token-read-only")

@@ -104,9 +104,14 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
         described = [schemas.describe_session(each, ridge_note(each)) for each in sessions]
         return schemas.History(sessions=described)
 
-    @app.get("/api/model/file", tags=["model"], dependencies=[rights.reader], **_of(_OCTETS))
+    # who may only ask gets no sums, as features of single images can be computed from them
+    @app.get("/api/model/file", tags=["model"], dependencies=[rights.writer], **_of(_OCTETS))
     async def model_file() -> StreamingResponse:
-        """The model file, for the command line or another service."""
+        """The model file, for the command line or another service.
+
+        It is not anonymous: features of single images can be computed from it. A token that only
+        allows reading does not give it.
+        """
         path = service.store.path
         if not path.is_file():
             detail = "There is no model file yet. Teach the model, and it is written."

@@ -249,7 +249,7 @@ function showModel(now) {
   $('classes-locked').textContent = 'You can look at the classes, but not change them.';
   $('classes-empty').hidden = labels.size > 0;
   $('filter-field').hidden = labels.size <= 10;
-  $('download-place').hidden = !now.n_bytes;
+  $('download-place').hidden = !now.n_bytes || !now.can_write;
   $('model-size').textContent = bytes(now.n_bytes);
   filter();
 }
