@@ -38,8 +38,10 @@ def test_a_person_teaches_asks_corrects_renames_and_forgets(untaught, visit, pho
     expect(page.locator("#model-summary")).to_have_text("Knows 3 classes from 18 photos")
     for colour in ("red", "green", "blue"):
         assert ask(page, asked[colour])[0][0] == colour
+        expect(find(page, "unknown")).to_be_hidden()
 
     ask(page, asked["yellow"])
+    expect(find(page, "unknown")).to_be_visible()
     find(page, "wrong-label").fill("yellow")
     find(page, "teach-it").click()
     expect(page.locator("#ask-note")).to_contain_text("Learned. Its answer is now yellow")
