@@ -162,10 +162,12 @@ def test_processes_that_end_badly_are_found(monkeypatch, files, tmp_path, ends, 
     monkeypatch.setattr("visvm.cli.main.main", ends)
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 1)
     with within(tmp_path):
-        report = fuzz.tried(tmp_path, files, ("weights", 4), seconds=3 if ends is _hangs else 60)
-    assert len(report.failures) == 1
-    assert re.search(found, str(report.failures[0]))
-    assert "input weights:4" in str(report.failures[0])
+        seconds = 3 if ends is _hangs else 60
+        reports = fuzz.tried(tmp_path, files, [("weights", 4), ("weights", 5)], seconds)
+    assert len(reports) == 2  # one that ends the process does not keep the next from being tried
+    for number, report in zip((4, 5), reports, strict=True):
+        assert re.search(found, *map(str, report.failures))
+        assert f"input weights:{number}," in str(report.failures[0])
 
 
 def test_numbers_go_through_all_kinds():
