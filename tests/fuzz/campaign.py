@@ -290,9 +290,10 @@ def _prepare(folder: Path, pipe) -> None:
 
 def material(folder: Path) -> Files:
     """Make the files to be changed, in a process of its own."""
-    folder.mkdir(parents=True)
+    place = folder / "commands"  # a journal is known by where its photos lie
+    place.mkdir(parents=True)
     ours, theirs = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=_prepare, args=(folder, theirs), daemon=True)
+    process = CONTEXT.Process(target=_prepare, args=(place, theirs), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -313,9 +314,11 @@ def _keep(folder: Path, given: Input, files: Files) -> None:
             (place / name.replace("/", "-")).write_bytes(content)
 
 
-def campaign(folder: Path, inputs: Iterable[Input], keep: Path | None = None):
-    """Try inputs in a new folder; yield each with its report, and keep the files of failures."""
-    files = material(folder / "commands")
+def campaign(files: Files, folder: Path, inputs: Iterable[Input], keep: Path | None = None):
+    """Try inputs in the folder of a material; yield each with its report.
+
+    The changed files of those that fail are written below `keep`.
+    """
     commands = Worker(_command_worker, folder / "commands", files)
     uploads = Worker(_upload_worker, folder / "uploads", files)
     rest = iter(inputs)
