@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.fuzz.campaign import campaign, numbered
+from tests.fuzz.campaign import campaign, material, numbered
 
 
 def main() -> int:
@@ -34,7 +34,8 @@ def main() -> int:
     memory = Path("/dev/shm")
     kinds, reports = Counter(), []
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        for (kind, _), report in campaign(Path(folder) / "fuzz", inputs, given.keep):
+        place = Path(folder) / "fuzz"
+        for (kind, _), report in campaign(material(place), place, inputs, given.keep):
             kinds[kind] += 1
             reports.append(report)
             for failure in report.failures:

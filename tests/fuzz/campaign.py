@@ -2,30 +2,43 @@
 
 What is expected: exit code 0, or 2 with one line; no traceback, nothing that steers a terminal, no
 lack of memory, no waiting; after a refusal all files as they were; and what was written can be
-read. Each input is tried in a process forked off one that has imported everything, and each upload
-by a service that lives on. ``make fuzz MINUTES=10`` goes on for so long and prints what it found;
-``python -m tests.fuzz --input model:7`` tries one input.
+read. Inputs are tried in processes forked off one that has imported everything, a few in each, and
+uploads by a service that lives on.
+
+``make fuzz MINUTES=10`` goes on for so long and prints what it found; ``python -m tests.fuzz
+--input model:7`` tries one input.
 """
 
+import io
 import os
 import pickle
 import resource
 import select
 import signal
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from tests.forked import CONTEXT
-from tests.fuzz.material import Files, found, prepare, restore, within
+from tests.fuzz.material import JOURNAL, Files, found, prepare, restore, within
 
-CPU_SECONDS, SECONDS = 20, 120.0  # for one input: of work, and with waiting for the machine
+CPU_SECONDS = 20  # of work, for one input
+SECONDS = 120.0  # for one command, with waiting for the machine
+AT_ONCE = 12  # inputs, of which those for commands share a process until one of them ends it
 ROOM = 2**30  # bytes of addresses beside what Python and its packages take
 MOST = 10**9  # bytes of memory, with all that is imported
 ORDER = (
     *("model", "upload", "model", "picture", "model", "journal", "torn_model", "model", "upload"),
     *("model", "picture", "recipe", "model", "upload", "table", "model", "encoder", "model"),
     *("picture", "weights", "model", "upload", "rows", "pickles", "model"),
+)
+
+WARM = (
+    ("info", "whole.visvm"),
+    ("predict", "whole.visvm", "photos/red"),
+    ("rename-class", "whole.visvm", "red", "red"),
 )
 
 Input = tuple[str, int]
@@ -104,28 +117,32 @@ def _addresses() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _attempt(folder: Path, files: Files, given: Input, writer: int) -> None:
-    """Try all commands on an input, and write down how each ended; in a process of its own."""
+def _attempt(folder: Path, files: Files, inputs: Sequence[Input], writer: int) -> None:
+    """Try all commands on each input, and write down how each ended; in a process of its own."""
     from tests.fuzz.inputs import make
     from tests.fuzz.judge import judged
 
     _limit(_addresses())
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
     with os.fdopen(writer, "wb", buffering=0) as pipe:
-        made = make(*given, files)
-        before = {**files, **made.files}
-        if given[0] != "journal":
-            del before[".x.visvm.journal"]
-        for command in made.commands:
-            restore(folder, before)
-            pipe.write(pickle.dumps((command, None)))
-            pipe.write(pickle.dumps((command, judged(command, before, lambda: found(folder)))))
+        for given in inputs:
+            began = time.process_time()
+            most = int(began) + CPU_SECONDS
+            resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+            made = make(*given, files)
+            before = {**files, **made.files}
+            if given[0] != "journal":
+                del before[JOURNAL]
+            for command in made.commands:
+                restore(folder, before)
+                pipe.write(pickle.dumps(command))
+                pipe.write(pickle.dumps(judged(command, before, lambda: found(folder))))
+            pipe.write(pickle.dumps(time.process_time() - began))
 
 
-def _read(reader: int, until: float) -> tuple[bytes, bool]:
-    """Return what comes through a pipe up to a time, and whether that is all."""
+def _read(reader: int, seconds: float) -> tuple[bytes, bool]:
+    """Return what comes through a pipe while it pauses for so long at most, and if that is all."""
     content = b""
-    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+    while select.select([reader], [], [], seconds)[0]:
         part = os.read(reader, 1 << 16)
         if not part:
             return content, True
@@ -133,53 +150,70 @@ def _read(reader: int, until: float) -> tuple[bytes, bool]:
     return content, False
 
 
-def _tell(content: bytes, given: Input, status: int, report: Report) -> None:
-    """Enter into a report what a process has written down, and how it ended."""
-    import io
-
-    stream, command, what = io.BytesIO(content), (), ""
+def _told(content: bytes, inputs: Sequence[Input], status: int) -> list[Report]:
+    """Return the reports on inputs of which a process has written down how they ended."""
+    stream, reports, command = io.BytesIO(content), [Report()], ()
     while stream.tell() < len(content):
-        command, what = pickle.load(stream)
-        if what is not None:
-            report.n_commands += 1
-            if what:
-                report.failures.append(Failure(given, ("visvm", *command), what))
-    if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
-        late = {"SIGXCPU": f"it works for more than {CPU_SECONDS} s", "SIGKILL": "it hangs"}
-        ended = late.get(name, f"the process died of {name}")
-        report.failures.append(Failure(given, ("visvm", *command), ended))
-    elif os.WEXITSTATUS(status):
-        report.failures.append(Failure(given, (), "the input could not be made"))
+        told = pickle.load(stream)
+        if isinstance(told, tuple):
+            command = told
+        elif isinstance(told, float):
+            reports[-1].seconds = told
+            reports.append(Report())
+        else:
+            reports[-1].n_commands += 1
+            if told:
+                failure = Failure(inputs[len(reports) - 1], ("visvm", *command), told)
+                reports[-1].failures.append(failure)
+    if not status:
+        return reports[:-1]
+    name = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else ""
+    ended = {
+        "": "the input could not be made",
+        "SIGXCPU": f"it works for more than {CPU_SECONDS} s",
+        "SIGKILL": "it hangs",
+    }.get(name, f"the process died of {name}")
+    reports[-1].failures.append(Failure(inputs[len(reports) - 1], ("visvm", *command), ended))
+    return reports
 
 
-def tried(folder: Path, files: Files, given: Input, seconds: float = SECONDS) -> Report:
-    """Try an input of files in a process forked off this one, in the folder it works in."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.close(reader)
-            _attempt(folder, files, given, writer)
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    content, whole = _read(reader, time.monotonic() + seconds)
-    os.close(reader)
-    if not whole:
-        os.kill(child, signal.SIGKILL)
-    _, status, used = os.wait4(child, 0)
-    report = Report(seconds=used.ru_utime + used.ru_stime, n_bytes=used.ru_maxrss * 1024)
-    _tell(content, given, status, report)
-    return report
+def tried(
+    folder: Path, files: Files, inputs: Sequence[Input], seconds: float = SECONDS
+) -> list[Report]:
+    """Try inputs of files in a process forked off this one, or in more if one of them ends it."""
+    reports: list[Report] = []
+    while left := inputs[len(reports) :]:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                os.close(reader)
+                _attempt(folder, files, left, writer)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(writer)
+        content, whole = _read(reader, seconds)
+        os.close(reader)
+        if not whole:
+            os.kill(child, signal.SIGKILL)
+        _, status, used = os.wait4(child, 0)
+        for report in _told(content, left, status):
+            report.n_bytes = used.ru_maxrss * 1024
+            reports.append(report)
+    return reports
 
 
 def _command_worker(folder: Path, files: Files, pipe) -> None:
-    """Try inputs of files, one after the other, and report on each."""
+    """Try inputs of files, some at a time, and report on each."""
+    from tests.fuzz.judge import outcome_of
+
     _import_all()
     with within(folder):
+        restore(folder, files)
+        for command in WARM:  # what is made once and kept need not be made by every fork
+            assert not outcome_of(command).wrong
         while True:
             pipe.send(tried(folder, files, pipe.recv()))
 
@@ -194,17 +228,23 @@ def _upload_worker(folder: Path, files: Files, pipe) -> None:
         uploads = Uploads(files, folder)
         _limit(_addresses())
         while True:
-            given = pipe.recv()
+            (given,) = pipe.recv()
             before = time.process_time()
             _, wrong = uploads.judged(given[1])
             report = Report(n_commands=1, seconds=time.process_time() - before)
             report.n_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             if wrong:
                 report.failures.append(Failure(given, ("visvm", "serve"), wrong))
-            pipe.send(report)
+            pipe.send([report])
 
 
 # Outside
+
+
+def _within_memory(given: Input, report: Report) -> Report:
+    if report.n_bytes > MOST:
+        report.failures.append(Failure(given, (), f"it takes {report.n_bytes / 1e6:.0f} MB"))
+    return report
 
 
 class Worker:
@@ -215,27 +255,25 @@ class Worker:
         self._process = None
         folder.mkdir(exist_ok=True)
 
-    def ask(self, given: Input) -> Report:
-        """Try an input."""
+    def ask(self, inputs: Sequence[Input]) -> list[Report]:
+        """Try some inputs."""
         if self._process is None:
             target, *arguments = self._given
             self._pipe, theirs = CONTEXT.Pipe()
             self._process = CONTEXT.Process(target=target, args=(*arguments, theirs), daemon=True)
             self._process.start()
             theirs.close()
-        self._pipe.send(given)
+        self._pipe.send(inputs)
         try:
-            if self._pipe.poll(2 * SECONDS):
-                report = self._pipe.recv()
-                if report.n_bytes > MOST:
-                    most = f"it takes {report.n_bytes / 1e6:.0f} MB"
-                    report.failures.append(Failure(given, (), most))
-                return report
+            if self._pipe.poll(2 * SECONDS * len(inputs)):
+                return [
+                    _within_memory(*each) for each in zip(inputs, self._pipe.recv(), strict=True)
+                ]
             what = "no answer"
         except EOFError:
             what = "the process died"
         self.close()
-        return Report([Failure(given, (), what)])
+        return [Report([Failure(given, (), what)]) for given in inputs]
 
     def close(self) -> None:
         """End the process."""
@@ -252,9 +290,10 @@ def _prepare(folder: Path, pipe) -> None:
 
 def material(folder: Path) -> Files:
     """Make the files to be changed, in a process of its own."""
-    folder.mkdir(parents=True)
+    place = folder / "commands"  # a journal is known by where its photos lie
+    place.mkdir(parents=True)
     ours, theirs = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=_prepare, args=(folder, theirs), daemon=True)
+    process = CONTEXT.Process(target=_prepare, args=(place, theirs), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -275,17 +314,23 @@ def _keep(folder: Path, given: Input, files: Files) -> None:
             (place / name.replace("/", "-")).write_bytes(content)
 
 
-def campaign(folder: Path, inputs, keep: Path | None = None):
-    """Try inputs in a new folder; yield each with its report, and keep the files of failures."""
-    files = material(folder / "commands")
+def campaign(files: Files, folder: Path, inputs: Iterable[Input], keep: Path | None = None):
+    """Try inputs in the folder of a material; yield each with its report.
+
+    The changed files of those that fail are written below `keep`.
+    """
     commands = Worker(_command_worker, folder / "commands", files)
     uploads = Worker(_upload_worker, folder / "uploads", files)
+    rest = iter(inputs)
     try:
-        for given in inputs:
-            report = (uploads if given[0] == "upload" else commands).ask(given)
-            if report.failures and keep is not None and given[0] != "upload":
-                _keep(keep, given, files)
-            yield given, report
+        while some := list(islice(rest, AT_ONCE)):
+            reports = {each: uploads.ask([each])[0] for each in some if each[0] == "upload"}
+            others = [each for each in some if each[0] != "upload"]
+            reports |= zip(others, commands.ask(others), strict=True) if others else ()
+            for given in some:
+                if reports[given].failures and keep is not None and given[0] != "upload":
+                    _keep(keep, given, files)
+                yield given, reports[given]
     finally:
         commands.close()
         uploads.close()

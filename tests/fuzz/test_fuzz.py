@@ -27,14 +27,19 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def tried(tmp_path_factory):
-    """The corpus, each input with its report."""
-    return dict(fuzz.campaign(tmp_path_factory.mktemp("corpus") / "fuzz", fuzz.corpus()))
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return fuzz.material(tmp_path_factory.mktemp("material") / "files")
+def files(place):
+    return fuzz.material(place)
+
+
+@pytest.fixture(scope="module")
+def tried(files, place):
+    """The corpus, each input with its report."""
+    return dict(fuzz.campaign(files, place, fuzz.corpus()))
 
 
 def test_no_input_of_the_corpus_ends_badly(tried):
@@ -162,10 +167,13 @@ def test_processes_that_end_badly_are_found(monkeypatch, files, tmp_path, ends, 
     monkeypatch.setattr("visvm.cli.main.main", ends)
     monkeypatch.setattr(fuzz, "CPU_SECONDS", 1)
     with within(tmp_path):
-        report = fuzz.tried(tmp_path, files, ("weights", 4), seconds=3 if ends is _hangs else 60)
-    assert len(report.failures) == 1
-    assert re.search(found, str(report.failures[0]))
-    assert "input weights:4" in str(report.failures[0])
+        seconds = 1 if ends is _hangs else 60
+        # one that ends the process does not keep the next from being tried
+        numbers = (4, 5) if ends is _dies else (4,)
+        reports = fuzz.tried(tmp_path, files, [("weights", each) for each in numbers], seconds)
+    for number, report in zip(numbers, reports, strict=True):
+        assert re.search(found, *map(str, report.failures))
+        assert f"input weights:{number}," in str(report.failures[0])
 
 
 def test_numbers_go_through_all_kinds():
