@@ -5,7 +5,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import repeat
+from itertools import chain, repeat
+from operator import itemgetter
 
 import numpy as np
 from scale_model import BLOCK, FUSED, REPAIR, Job, dense_bytes, thin_bytes
@@ -64,7 +65,7 @@ def simulate(
     cluster = _Cluster(job, n_nodes, spread, slow_nodes, np.random.default_rng(seed))
     cluster.run(failure, saved_every)
     parts = [
-        Part(each[-1][0] if each else 0.0, sum(n for _, n in each), len(each))
+        Part(each[-1][0] if each else 0.0, sum(map(itemgetter(1), each)), len(each))
         for each in cluster.done
     ]
     levels = add_in_tree(job, parts)
@@ -134,9 +135,8 @@ class _Cluster:
 
 def _paces(spread: float, generator: np.random.Generator) -> Iterator[float]:
     """Draw how long blocks take, in proportion to their mean."""
-    while True:
-        for drawn in generator.standard_normal(BLOCK).tolist():
-            yield math.exp(spread * drawn - spread**2 / 2)
+    drawn = (generator.standard_normal(BLOCK) for _ in repeat(None))
+    return chain.from_iterable(np.exp(spread * each - spread**2 / 2).tolist() for each in drawn)
 
 
 def add_in_tree(job: Job, parts: list[Part]) -> list[list[Part]]:

