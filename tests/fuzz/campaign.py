@@ -40,7 +40,7 @@ COMMANDS = (
     ("merge", "out.visvm", "x.visvm", "site.sums", "--force"),
     ("unmerge", "merged.visvm", "x.visvm"),
     ("unmerge", "x.visvm", "site.sums"),
-    ("learn", "x.visvm", "more", "--statistics-only", "out.visvm", "--force"),
+    ("learn", "x.visvm", "more", "--statistics-only", "out.visvm", "--force", "--reveal-features"),
     ("rename-class", "x.visvm", "red", "crimson"),
     ("forget", "x.visvm", "more", "--encoder", "tiny.onnx"),
     ("learn", "x.visvm", "more", "--encoder", "tiny.onnx"),
@@ -81,7 +81,7 @@ def prepare(folder: Path) -> None:
     model = ImageClassifier.load(folder / "whole.visvm", cache=False)
     model.export(folder / "exported.visvm")
     model.export_for_site(folder / "site.visvm")
-    model.learn_statistics(folder / "more").save(folder / "site.sums")
+    model.learn_statistics(folder / "more").save(folder / "site.sums", reveal_features=True)
     model.merge(SiteStatistics.load(folder / "site.sums")).save(folder / "merged.visvm")
 
 
