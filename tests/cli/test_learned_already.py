@@ -119,7 +119,7 @@ def test_a_journal_of_a_later_session_stays(visvm, learned, folder):
 def test_sums_for_a_site_are_made_once(visvm, learned):
     for site in ("a", "b"):
         assert visvm("export", learned, "--for-site", f"{site}.visvm")[0] == 0
-    given = ("learn", "a.visvm", "more", "--statistics-only", "a.sums")
+    given = ("learn", "a.visvm", "more", "--statistics-only", "a.sums", "--reveal-features")
     assert visvm(*given)[0] == 0
     sums = Path("a.sums")
     before = sums.read_bytes()

@@ -262,7 +262,8 @@ def test_with_json_a_change_says_what_is_known_now(visvm, learn, photos, tmp_pat
     tiny.write_photos(tmp_path / "more", classes=("red", "yellow"), seed=3)
     site = told("export", "m.visvm", "--for-site", "site.visvm")
     assert (site["path"], site["classes"]) == ("site.visvm", {})
-    assert visvm("learn", "site.visvm", "more", "--statistics-only", "site.sums")[0] == 0
+    given = ["learn", "site.visvm", "more", "--statistics-only", "site.sums", "--reveal-features"]
+    assert visvm(*given)[0] == 0
     known = {"blue": 6, "green": 6, "red": 6}
     assert told("merge", "all.visvm", "m.visvm", "site.sums") == {
         "path": "all.visvm",

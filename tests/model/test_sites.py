@@ -22,12 +22,17 @@ from tests.refusals import refused
 from visvm import ImageClassifier, SiteStatistics
 from visvm.encoders.loading import load_encoder
 from visvm.errors import IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
+from visvm.head.head import Head
+from visvm.head.lift import KernelMap, Lift
 from visvm.head.scatter import DenseScatter, ThinScatter
+from visvm.head.settle import HeadOptions, settle
 from visvm.learning import local as learning
 from visvm.learning.local import LocalEngine
 from visvm.model import file as model_file
 from visvm.model.journal import Journal
 from visvm.model.results import first_session_note
+from visvm.model.sites import Minimum
+from visvm.model.state import EncoderId, Model
 
 FORMS = {"thin": (150, ThinScatter), "dense": (12, DenseScatter)}
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Resuming after")]
@@ -95,7 +100,7 @@ def folders_of_sites(bases, place, encoder, tmp_path_factory):
         there = ImageClassifier.load(folder / f"{name}.visvm", encoder=encoder, cache=False)
         made = there.learn_statistics(place / name)
         assert made.site == site
-        made.save(folder / f"{name}.sums")
+        made.save(folder / f"{name}.sums", reveal_features=True)
     return folders
 
 
@@ -219,11 +224,30 @@ def test_the_sums_are_those_of_the_folder_alone_and_the_model_stays(base, place,
 
 def test_sums_come_back_from_their_file(sums, tmp_path):
     for name, each in sums.items():
-        each.save(tmp_path / "again.sums")
+        each.save(tmp_path / "again.sums", reveal_features=True)
         assert (tmp_path / "again.sums").read_bytes() == (tmp_path / f"{name}.sums").read_bytes()
         header, tensors = contents(tmp_path / "again.sums")
         assert (header["kind"], header["head"]["solved"]) == ("sums", False)
         assert "coefficients" not in tensors
+
+
+@pytest.mark.parametrize(
+    ("counts", "fewer"),
+    [({"a": 30}, 31), ({"a": 30, "b": 1}, 2), ({"a": 12, "b": 9, "c": 9}, 31), ({"b": 40}, None)],
+)
+def test_sums_of_too_few_images_are_not_written_unless_asked_for(counts, fewer, tmp_path):
+    lift = Lift(None, KernelMap(20, 30, seed=0))
+    phi, labels = np.random.default_rng(0).random((sum(counts.values()), 20)), [*counts]
+    settled = settle(phi, np.arange(len(phi)) % 2, HeadOptions(fused=False, n_components=30))
+    head = Head.blank(settled).learned(phi, np.repeat(labels, [*counts.values()]))
+    assert Minimum.of(lift) == Minimum(31, 2)
+    if fewer is None:
+        Minimum.of(lift).require(counts)
+        return
+    with refused("sums-revealing", InputError) as caught:
+        SiteStatistics(Model(EncoderId("", "", ""), head)).save(tmp_path / "x.sums")
+    assert f"fewer than {fewer}" in str(caught.value)
+    assert not (tmp_path / "x.sums").exists()
 
 
 def test_names_of_files_stay_at_the_site(base, place, tmp_path):
@@ -231,7 +255,7 @@ def test_names_of_files_stay_at_the_site(base, place, tmp_path):
     (folder / "red" / "secret.png").write_text("no picture")
     made = base.learn_statistics(folder, skip_unreadable=True)
     assert made.history[0]["skipped"] == [str(folder / "red" / "secret.png")]
-    made.save(tmp_path / "red.sums")
+    made.save(tmp_path / "red.sums", reveal_features=True)
     content = (tmp_path / "red.sums").read_bytes()
     assert not any(word in content for word in (b"secret", b"private", str(place).encode()))
     assert SiteStatistics.load(tmp_path / "red.sums").model.encoder.name == "tiny.onnx"
@@ -398,7 +422,7 @@ def test_files_are_merged_with_one_beside_the_model_in_memory(encoder, place, tm
     ):
         statistics = (model.model_ if each is model else each.model).head.statistics
         statistics.scatter = statistics.scatter.to_dense()
-        each.save(tmp_path / name)
+        each.save(tmp_path / name, **({} if each is model else {"reveal_features": True}))
     tracemalloc.start()
     whole = ImageClassifier.merge_files(tmp_path / "base", [tmp_path / name for name in names])
     _, peak = tracemalloc.get_traced_memory()
@@ -612,9 +636,8 @@ def sent(visvm, place, coordinator):
         code, out, _ = visvm("export", "m.visvm", "--for-site", f"{name}.visvm")
         assert (code, "for site" in out) == (0, True)
         before = Path(f"{name}.visvm").read_bytes()
-        code, out, err = visvm(
-            "learn", f"{name}.visvm", place / name, "--statistics-only", f"{name}.sums"
-        )
+        given = ["learn", f"{name}.visvm", place / name, "--statistics-only", f"{name}.sums"]
+        code, out, err = visvm(*given, "--reveal-features")
         assert (code, err) == (0, "")
         assert f"visvm merge OUT MODEL {name}.sums" in out
         assert Path(f"{name}.visvm").read_bytes() == before
@@ -653,7 +676,7 @@ def test_two_sites_and_a_coordinator(visvm, place, coordinator, sent):
     ]
     assert told["merged"][0]["id"] in visvm("info", "whole.visvm")[1]
     visvm("export", "whole.visvm", "small.visvm")
-    SiteStatistics.load("whole.visvm").save("region.sums")
+    SiteStatistics.load("whole.visvm").save("region.sums", reveal_features=True)
     for written in ("small.visvm", "region.sums"):  # files that others get
         assert b"north.sums" not in Path(written).read_bytes()
     before = Path("whole.visvm").read_bytes()
@@ -724,7 +747,9 @@ def test_mistakes_with_sites_get_one_line(visvm, place, coordinator, sent):
         ([*to_sums, "x.sums", "--test", photos], "option-test-without-model", ["--test"]),
         ([*to_sums, "m.visvm", "--force"], "output-is-model", ["m.visvm"]),
         ([*to_sums, "north.sums"], "file-exists", ["--force"]),
+        ([*to_sums, "x.sums"], "sums-revealing", ["5 photos", "61", "--reveal-features"]),
         (["learn", "m.visvm", photos, "--force"], "option-without-statistics", ["--force"]),
+        (["learn", "m.visvm", photos, "--reveal-features"], "option-without-statistics", []),
         (
             ["learn", "small.visvm", photos, "--statistics-only", "x.sums"],
             "sums-missing",
@@ -744,16 +769,11 @@ def test_mistakes_with_sites_get_one_line(visvm, place, coordinator, sent):
 
 
 def test_sums_of_a_plain_model_are_replaced_when_asked(visvm, place, sent):
-    code, out, _ = visvm(
-        "learn", "m.visvm", place / "later", "--statistics-only", "north.sums", "--force", "--json"
-    )
+    given = ["learn", "m.visvm", place / "later", "--reveal-features", "--statistics-only"]
+    code, out, _ = visvm(*given, "north.sums", "--force", "--json")
     report = json.loads(out)
     assert (code, report["n_images"]) == (0, 6)
     told = json.loads(visvm("info", "north.sums", "--json")[1])
     assert (told["site"], told["classes"]) == (report["site"], {"blue": 3, "red": 3})
     assert report["site"] == SiteStatistics.load("north.sums").model.head.statistics.digest()[:16]
-    assert visvm("learn", "m.visvm", place / "later", "--statistics-only", "q.sums", "--quiet") == (
-        0,
-        "",
-        "",
-    )
+    assert visvm(*given, "q.sums", "--quiet") == (0, "", "")

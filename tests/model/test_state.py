@@ -53,7 +53,7 @@ def place(tmp_path_factory):
         model.save(folder / form)
     model.export(folder / "predictor")
     model.export_for_site(folder / "site")
-    model.learn_statistics(photos).save(folder / "sums")
+    model.learn_statistics(photos).save(folder / "sums", reveal_features=True)
     journal = Journal(folder / "m", every=0)
     with pytest.raises(Stop):
         model.learn(photos, engine=LocalEngine(journal), progress=stop)

@@ -25,7 +25,7 @@ def place(tmp_path_factory):
         model = ImageClassifier(encoder, n_components=width, cache=False, layers=(3,), ridge=1.0)
         model.learn(folder / "base")
         model.save(folder / f"{form}.visvm")
-        model.learn_statistics(folder / "site").save(folder / f"{form}.sums")
+        model.learn_statistics(folder / "site").save(folder / f"{form}.sums", reveal_features=True)
     return folder
 
 

@@ -1,5 +1,6 @@
 """Commands that change what a model knows: ``learn``, ``forget``, and those of single classes."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -62,6 +63,14 @@ StatisticsOnly = Annotated[
 ReplaceSums = Annotated[
     bool, typer.Option("--force", help="With --statistics-only: replace OUT if it exists.")
 ]
+Reveal = Annotated[
+    bool,
+    typer.Option(
+        "--reveal-features",
+        help="With --statistics-only: write sums of too few photos, too, from which features of "
+        "single ones can be computed.",
+    ),
+]
 Again = Annotated[
     bool,
     typer.Option("--again", help="Learn FOLDER once more if a recent session has learned it."),
@@ -95,6 +104,7 @@ def learn(
     test: Test = None,
     statistics_only: StatisticsOnly = None,
     force: ReplaceSums = False,
+    reveal: Reveal = False,
     again: Again = False,
     skip_unreadable: SkipUnreadable = False,
     ray: Ray = None,
@@ -113,7 +123,7 @@ def learn(
     from visvm.model.container import locked
     from visvm.model.journal import Journal
 
-    _check_options(model, statistics_only, test, force, ray, actors or batch_size)
+    _check_options(model, statistics_only, test, force or reveal, ray, actors or batch_size)
     output = model if statistics_only is None else statistics_only
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         new = (encoder, transform, views, components, ridge, seed, quality, minutes)
@@ -128,7 +138,7 @@ def learn(
             if statistics_only is None:
                 said, show = _learned(classifier, folder, test, output, progress, given)
             else:
-                said, show = _summed(classifier, folder, output, progress, given)
+                said, show = _summed(classifier, folder, output, reveal, progress, given)
     return answer(said, show, as_json=as_json, quiet=quiet)
 
 
@@ -149,13 +159,23 @@ def _learned(
 
 
 def _summed(
-    classifier: "ImageClassifier", folder: str, output: Path, progress: "Progress", given: Any
+    classifier: "ImageClassifier",
+    folder: str,
+    output: Path,
+    reveal: bool,
+    progress: "Progress",
+    given: Any,
 ) -> "tuple[object, Callable[[], None]]":
     """Make and save sums for a model elsewhere; return what they are, and what shows it."""
     from visvm.cli.reporting import show_statistics
+    from visvm.learning.labelled import read_labelled
+    from visvm.model.sites import Minimum
 
+    model = classifier.model_
+    if not reveal and model is not None and model.head.sums is not None:  # before hours of encoding
+        Minimum.of(model.head.settled.lift).require(Counter(read_labelled(folder).labels))
     sums = classifier.learn_statistics(folder, progress=progress, **given)
-    _write(sums.save, output, progress)
+    _write(partial(sums.save, reveal_features=reveal), output, progress)
     return {**sums.history[0], "site": sums.site}, partial(show_statistics, output, sums)
 
 
@@ -174,8 +194,8 @@ def _check_options(
         raise InputError(advice, code="option-without-ray")
     if output is None and force:
         raise InputError(
-            "--force was given without --statistics-only. Leave it out: learning replaces "
-            "no model.",
+            "--force or --reveal-features was given without --statistics-only. Leave it out: "
+            "learning replaces no model.",
             code="option-without-statistics",
         )
     if output is None:

@@ -4,17 +4,26 @@ A site learns elsewhere for the same model: with its encoder, mixer and map, on 
 there. Its sums are added to the model's, and can be taken out again. Every site has an id, so that
 none is added twice.
 
-Sums are not anonymous (``head/scatter.py``): treat them as the features of the images.
+Sums are not anonymous (``head/scatter.py``): treat them as the features of the images. Below a
+``Minimum`` of images they are not written unless that is asked for.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, Self
 
-from visvm.errors import IncompatibleModelError, ModelFileError, NeverLearnedError, escaped, shown
+from visvm.errors import (
+    IncompatibleModelError,
+    InputError,
+    ModelFileError,
+    NeverLearnedError,
+    escaped,
+    shown,
+)
+from visvm.head.lift import Lift
 from visvm.model import file as model_file
-from visvm.model.labels import Label
+from visvm.model.labels import Label, some_of
 from visvm.model.state import MergedSite, Model
 
 
@@ -73,6 +82,56 @@ def _listed(labels: Sequence[Label]) -> str:
     return ", ".join(escaped(str(label)) for label in labels)
 
 
+@dataclass(frozen=True)
+class Minimum:
+    """How many images sums must have before the known attacks on them end.
+
+    They end there (``benchmarks/PRIVACY.md``); that nothing else works is not proven. The number of
+    classes is no part of it: more of them make an attack easier, not harder.
+
+    Attributes
+    ----------
+    n_images : int
+        Of all classes together.
+    per_class : int
+        Of every class that has any.
+
+    Examples
+    --------
+    >>> from visvm.head.lift import KernelMap
+    >>> Minimum.of(Lift(None, KernelMap(384, 1000, seed=0)))
+    Minimum(n_images=1001, per_class=3)
+    """
+
+    n_images: int
+    per_class: int
+
+    @classmethod
+    def of(cls, lift: Lift) -> "Minimum":
+        """Return what a site's own sums need.
+
+        D + 1 images leave no direction of φ out. Features of D/d images have as many numbers as
+        their class sum.
+        """
+        return cls(lift.width + 1, max(2, -(-lift.width // lift.kernel_map.n_inputs)))
+
+    def require(self, counts: Mapping[Label, int]) -> None:
+        """Refuse sums of so many images of each class."""
+        fewest = min(counts, key=lambda label: counts[label])
+        if (n := sum(counts.values())) < self.n_images:
+            of, least = "", self.n_images
+        elif (n := counts[fewest]) < self.per_class:
+            of, least = f" of {some_of([fewest])}", self.per_class
+        else:
+            return
+        raise InputError(
+            f"Features of single photos can be computed from the sums of {n} photos{of}, as they "
+            f"are fewer than {least}. Mask them with --secure, or write them with "
+            "--reveal-features (reveal_features=True) if the features may be known.",
+            code="sums-revealing",
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class SiteStatistics:
     """The sums of a site's images, with what must be the same in a model that they are added to.
@@ -128,11 +187,24 @@ class SiteStatistics:
         own = MergedSite(self.site, merged_at, self.n_images, digest, labels, file=self.file)
         return (own, *self.model.sites)
 
-    def save(self, path: str | Path) -> None:
+    @property
+    def minimum(self) -> Minimum:
+        """How many images they should have before they are given to others."""
+        return Minimum.of(self.model.head.settled.lift)
+
+    def save(self, path: str | Path, *, reveal_features: bool = False) -> None:
         """Write the sums to a file, which ``visvm merge`` adds to a model.
 
-        Paths and names of files are left out. Features of single images can be computed from it.
+        Paths and names of files are left out.
+
+        Parameters
+        ----------
+        path : path
+        reveal_features : bool, default=False
+            Write sums below the minimum, too, from which features of single images can be computed.
         """
+        if not reveal_features:
+            self.minimum.require(self.counts)
         model, name = self.model, PurePath(self.model.encoder.name)
         nameless = replace(
             model,
