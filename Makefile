@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz clean
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz crash clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -52,6 +52,10 @@ browser:
 MINUTES ?= 10
 fuzz: .venv/dev
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+
+# Every command that writes, cut off at each of its file operations and run again (tests/crash).
+crash: .venv/dev
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.crash
 
 screenshots: .venv/dev browser
 	$(BIN)/python -m tests.end_to_end.screenshots docs/screenshots

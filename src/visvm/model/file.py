@@ -2,7 +2,8 @@
 
 The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``,
 ``sessions`` and, where they are known, ``calibrated_classes``, ``site``, ``merged``, ``learned``
-(keys of the last sessions, ``Labelled.key``) and ``requests`` (that the service has answered).
+(keys of the last sessions, ``Labelled.key``), ``requests`` (that the service has answered) and
+``change`` (a digest of the last command, ``changes.noted``).
 Tensors are ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"),
 and (unless it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or
 ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is drawn from its seed
@@ -31,7 +32,14 @@ from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
 from visvm.head.statistics import Statistics
 from visvm.model.checks import check_counts, check_header
-from visvm.model.container import Tensors, altered, locked, opened, replace_file
+from visvm.model.container import (
+    Tensors,
+    altered,
+    content_digest,
+    locked,
+    opened,
+    replace_file,
+)
 from visvm.model.labels import Label
 from visvm.model.results import SessionReport
 from visvm.model.state import (
@@ -101,6 +109,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     merged: list[MergedSite] = []
     learned: list[SessionKey] = []
     requests: list[AnsweredRequest] = []
+    change: SessionKey | None = None
     journal: JournalNote | None = None
     kind: FileKind | None = None
     tensors: dict[str, str] = {}
@@ -176,6 +185,7 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         merged=list(model.sites),
         learned=list(model.learned),
         requests=list(model.requests),
+        change=model.change,
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
@@ -241,6 +251,21 @@ def read(path: Path, *, sums: bool = True) -> Model:
     return _unpacked(path, header, tensors, sums=sums)
 
 
+def holds(path: Path, model: Model) -> bool:
+    """Whether a file has this very content, undamaged."""
+    with opened(path) as file:
+        if file.digest != content_digest(*_packed(model)):
+            return False
+        file.tensors(lambda _: True)
+    return True
+
+
+def read_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's header, which tells its content from any other."""
+    with opened(path) as file:
+        return file.digest
+
+
 def read_journal(path: Path) -> JournalFile:
     """Read a journal, checked."""
     with opened(path) as file:
@@ -297,6 +322,7 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             exported_counts=tuple(header.counts),
             sums_on_disk=statistics is None and header.head.form is not None,
             requests=tuple(header.requests),
+            change=header.change,
         )
 
 

@@ -128,6 +128,8 @@ class Model:
         Whether the file has sums that were not read, as only predicting was asked for.
     requests : tuple of AnsweredRequest
         The last changes that were asked for under a key.
+    change : str or None
+        By which the last command is known when it is given again (``changes.noted``).
     """
 
     encoder: EncoderId
@@ -140,6 +142,7 @@ class Model:
     exported_counts: tuple[int, ...] = ()
     sums_on_disk: bool = False
     requests: tuple[AnsweredRequest, ...] = ()
+    change: str | None = None
 
     @property
     def kind(self) -> FileKind:
