@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel clean
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel crash clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -60,6 +60,9 @@ soak: .venv/dev
 # The wheel, in dist/: built twice, and the same to the last byte.
 wheel: .venv/core
 	$(BIN)/python -m tests.wheel
+# Every command that writes, cut off at each of its file operations and run again (tests/crash).
+crash: .venv/dev
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.crash
 
 screenshots: .venv/dev browser
 	$(BIN)/python -m tests.end_to_end.screenshots docs/screenshots

@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
-from sklearn.datasets import load_sample_image
 
 SIDE, WIDTH, BLOCKS = 8, 12, ("block_1", "block_2", "block_3")
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -101,6 +100,8 @@ def write_model(folder: Path, width=20):
 
 def pieces(name: str, n: int, seed: int) -> list[bytes]:
     """Square pieces of a photograph of scikit-learn's, china.jpg or flower.jpg, as JPEG files."""
+    from sklearn.datasets import load_sample_image  # large, and needed here alone
+
     photo, made = Image.fromarray(load_sample_image(name)), []
     generator = np.random.default_rng(seed)
     for _ in range(n):

@@ -87,6 +87,21 @@ def test_a_torn_line_is_dropped_at_every_length(tmp_path):
         assert (tmp_path / FILE_NAME).read_bytes() == whole
 
 
+@pytest.mark.parametrize("kept", [0, 30, None])
+def test_zeros_that_a_power_cut_has_left_are_dropped(tmp_path, kept):
+    with open_for_appending(tmp_path) as results:
+        results.append(row(1))
+        results.append(row(2))
+    first, last, _ = (tmp_path / FILE_NAME).read_bytes().split(b"\n")
+    (tmp_path / FILE_NAME).write_bytes(first + b"\n" + last[:kept] + bytes(500))
+    rows = [row(1), row(2)][: 1 + (kept is None)]  # all but its line end, or a part of it
+    assert read_rows(tmp_path) == rows
+    with open_for_appending(tmp_path) as results:
+        assert len(results.accuracies(RUN)) == len(rows)
+        results.append(row(2))
+    assert read_rows(tmp_path) == [*rows, row(2)]
+
+
 def test_a_row_that_lacks_its_line_end_alone_is_kept(tmp_path):
     with open_for_appending(tmp_path) as results:
         results.append(row(1))

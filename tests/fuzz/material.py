@@ -129,7 +129,7 @@ def _write_models(encoder: str) -> None:
     model = ImageClassifier.load("whole.visvm", cache=False)
     model.export("exported.visvm")
     model.export_for_site("site.visvm")
-    model.learn_statistics("more").save("site.sums")
+    model.learn_statistics("more").save("site.sums", reveal_features=True)
     _steady(Path("site.sums"))
     model.merge(SiteStatistics.load("site.sums")).save("merged.visvm")
     for name in {*MODELS, "merged.visvm"} - {"site.sums"}:

@@ -18,12 +18,12 @@ from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.errors import ImageError, InputError
+from visvm.files import part_of
 from visvm.head.estimators import VisClassifier
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.learning import local as learning
 from visvm.learning.local import LocalEngine
 from visvm.learning.work import stratified
-from visvm.model.container import part_of
 from visvm.model.file import read_header
 from visvm.model.journal import Journal
 

@@ -1,8 +1,9 @@
 """``results.jsonl``: one line of JSON for every session of every run, appended when it is measured.
 
-A line is written in one piece and flushed to the disk, so a process that is killed leaves whole
-lines and at most one torn one at the end, which is dropped when the file is opened again. Anything
-else that is not a row is refused and left where it is.
+A line is written in one piece and flushed to the disk, so a kill or a power cut leaves whole lines
+and at most one torn one at the end, which is dropped when the file is opened again. After a power
+cut, zeros may stand for the rest of it. Anything else that is not a row is refused and left where
+it is.
 
 Format 1 had the digest of the code inside ``run``, where it decided which rows belong together.
 Format 2 has it beside ``run``, as information, and the method's revision in its place; rows of
@@ -24,6 +25,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from visvm.errors import InputError, VisvmError
+from visvm.files import flush_folder, make_folder
 
 FILE_NAME = "results.jsonl"
 _BEGINNING = b'{"run":{"dataset":'  # of every row
@@ -127,7 +129,7 @@ def read_rows(folder: Path) -> list[Row]:
             code="results-missing",
         )
     rows = []
-    *lines, last = path.read_bytes().split(b"\n")
+    *lines, last = _content(path).split(b"\n")
     for number, line in enumerate([*lines, *([] if _is_torn(last) else [last])], start=1):
         try:
             rows.append(parse(line))
@@ -137,6 +139,11 @@ def read_rows(folder: Path) -> list[Row]:
                 code="row-invalid",
             ) from error
     return rows
+
+
+def _content(path: Path) -> bytes:
+    """Read a file without the zeros that a power cut may have left at its end."""
+    return path.read_bytes().rstrip(b"\0")
 
 
 def _is_torn(last: bytes) -> bool:
@@ -157,7 +164,7 @@ def open_for_appending(folder: Path) -> Iterator["Results"]:
     """Hold the results of a folder against other processes; make them if they are not there."""
     is_new = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         _refuse_folder(folder, error)
     path, lock_path = folder / FILE_NAME, folder / f".{FILE_NAME}.lock"
@@ -172,7 +179,9 @@ def open_for_appending(folder: Path) -> Iterator["Results"]:
     except OSError as error:
         _refuse_folder(folder, error)
     try:
-        yield Results(path, _mended(path))
+        rows = _mended(path)
+        flush_folder(folder)
+        yield Results(path, rows)
     finally:
         if is_new and path.exists() and not path.stat().st_size:  # nothing came of it
             for left in (path, lock_path):
@@ -195,11 +204,12 @@ def _mended(path: Path) -> list[Row]:
         path.touch()
         return []
     rows = read_rows(path.parent)
-    content = path.read_bytes()
+    content = _content(path)
     end = content.rfind(b"\n") + 1
     if _is_torn(content[end:]):
         os.truncate(path, end)
     else:
+        os.truncate(path, len(content))
         with path.open("ab") as file:
             file.write(b"\n")
     return rows

@@ -24,6 +24,7 @@ from visvm.encoders.images import decode
 from visvm.encoders.sources import Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.errors import InputError, shown
+from visvm.files import make_folder
 from visvm.formats import percent
 from visvm.image_classifier import ImageClassifier
 from visvm.learning.labelled import Labelled, read_labelled
@@ -57,7 +58,7 @@ def run(out: Console, progress: Progress, output: Path, folder: Path | None, enc
     The pictures are those in `folder`, one sub-folder per class; by default scikit-learn's digits.
     Everything is written to the folder `output`.
     """
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     stream = _digits(output / "digits") if folder is None else _own(folder)
     what = "scikit-learn's digits" if folder is None else str(folder)
     counts = f"{len(stream.train.sources)} images to learn, {len(stream.test.sources)} to test with"

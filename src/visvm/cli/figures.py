@@ -1,5 +1,6 @@
 """Figures: accuracy by class, confusions, accuracy over sessions."""
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure  # without pyplot: no global state, no disp
 from visvm.bench.report.formats import shortened
 from visvm.bench.report.style import BLUE, ORANGE, styled
 from visvm.errors import InputError, shown
+from visvm.files import replacing
 from visvm.formats import percent
 from visvm.model.results import Evaluation
 
@@ -99,12 +101,15 @@ def draw_demo(
 
 @contextmanager
 def _drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """Give an empty figure to draw on, and write it."""
+    """Give an empty figure to draw on, and write it, in one step."""
     check_figure_name(path)
     with styled({}):
         figure = Figure(figsize=(width, height))
         yield figure
-        figure.savefig(path, dpi=150)
+        content = io.BytesIO()
+        figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
+    with replacing(path.resolve()) as file:  # a link stays a link
+        file.write(content.getvalue())
 
 
 def _bars(axes: Axes, names: Iterator[str], values: Sequence[float], colour: str) -> None:

@@ -24,6 +24,7 @@ from visvm.cli.options import (
     Quiet,
     SkipUnreadable,
     Where,
+    answer_made,
     changed,
     home,
     open_for_learning,
@@ -249,6 +250,10 @@ def _engine(
 def forget(
     model: ModelPath,
     folder: Folder,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Forget FOLDER once more if the last command forgot it."),
+    ] = False,
     skip_unreadable: SkipUnreadable = False,
     encoder: Where = None,
     no_cache: NoCache = False,
@@ -261,14 +266,20 @@ def forget(
     """
     from visvm.cli.reporting import answer_change, knows
     from visvm.cli.terminal import progress_bars
+    from visvm.learning.labelled import read_labelled
+    from visvm.model.file import read_header
 
+    read_header(model)  # before any folder is looked into
+    command, given = ("forget", read_labelled(folder).key), {"encoder": encoder}
     with (
-        changed(model, encoder=encoder, cache=not no_cache) as classifier,
+        changed(model, *command, again=again, cache=not no_cache, **given) as classifier,
         progress_bars(quiet) as progress,
     ):
+        if classifier is None:
+            return answer_made(model, as_json, quiet, " (--again forgets them again)", n_images=0)
         n = classifier.forget(folder, skip_unreadable=skip_unreadable, progress=progress)
     said = f"forgot {n} images; {knows(model, classifier)}"
-    answer_change(model, said, as_json, quiet, n_images=n)
+    return answer_change(model, said, as_json, quiet, n_images=n)
 
 
 def rename_class(
@@ -285,11 +296,13 @@ def rename_class(
     from visvm.cli.reporting import answer_change
     from visvm.model.labels import as_number
 
-    with changed(model) as classifier:
+    with changed(model, "rename-class", old, new, merge) as classifier:
+        if classifier is None:
+            return answer_made(model, as_json, quiet)
         names = (as_number(old), as_number(new)) if classifier.numbers else (old, new)
         classifier.rename_class(*names, merge=merge)
     said = f"{old} is now called {new}"
-    answer_change(model, said, as_json, quiet, old=names[0], new=names[1])
+    return answer_change(model, said, as_json, quiet, old=names[0], new=names[1])
 
 
 def forget_class(
@@ -299,9 +312,11 @@ def forget_class(
     from visvm.cli.reporting import answer_change, knows
     from visvm.model.labels import as_number
 
-    with changed(model) as classifier:
+    with changed(model, "forget-class", label) as classifier:
+        if classifier is None:
+            return answer_made(model, as_json, quiet)
         name = as_number(label) if classifier.numbers else label
         before = sum(classifier.class_counts_)
         classifier.forget_class(name)
     n, said = before - sum(classifier.class_counts_), f"forgot {label}; {knows(model, classifier)}"
-    answer_change(model, said, as_json, quiet, label=name, n_images=n)
+    return answer_change(model, said, as_json, quiet, label=name, n_images=n)

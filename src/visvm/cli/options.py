@@ -140,17 +140,37 @@ def tell_views(views: str, quiet: bool) -> None:
 
 
 @contextmanager
-def changed(model: Path, **options: Any) -> "Iterator[ImageClassifier]":
-    """Hold a model file, and replace it if all goes well."""
+def changed(
+    model: Path, *command: object, again: bool = False, **options: Any
+) -> "Iterator[ImageClassifier | None]":
+    """Hold a model file, and replace it if all goes well.
+
+    If this very command was the last one to change it, there is nothing to do: None is given,
+    unless it is to be done `again`. So it may be when a kill came after its last step.
+    """
     from visvm.image_classifier import ImageClassifier
+    from visvm.model import changes
     from visvm.model.container import locked
     from visvm.model.file import read_header
 
     read_header(model)  # a file that is not a model needs no lock
     with locked(model, tell_waiting(model)):
         classifier = ImageClassifier.load(model, **options)
+        assert classifier.model_ is not None
+        if changes.is_made(classifier.model_, *command) and not again:
+            yield None
+            return
         yield classifier
+        classifier.model_ = changes.noted(classifier.model_, *command)
         classifier.save(model)
+
+
+def answer_made(model: Path, as_json: bool, quiet: bool, more: str = "", **facts: object) -> None:
+    """Say that the last command was this one, so that nothing is left to do."""
+    from visvm.cli.reporting import answer_change
+
+    said = f"{model}: already done; nothing changed{more}"
+    answer_change(model, said, as_json, quiet, already_done=True, **facts)
 
 
 def open_for_learning(

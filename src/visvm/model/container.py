@@ -10,11 +10,10 @@ one's place in one step.
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from filelock import BaseFileLock, FileLock, Timeout
@@ -22,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, shown
-from visvm.files import flush_folder
+from visvm.files import replacing
 from visvm.head.checks import is_finite
 from visvm.head.products import Array
 
@@ -78,35 +77,33 @@ def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
 
 def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
     """Write a file; until the last step the old one stays as it is."""
-    path = _real(path)
-    digests = {name: _digest(tensor) for name, tensor in tensors.items()}
-    # ASCII: a file name need not be valid Unicode
-    text = json.dumps({"format": FORMAT, **header, "tensors": digests})
-    part = part_of(path)
+    path, text = _real(path), _header_text(header, tensors)
     metadata = {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     try:
-        part.unlink(missing_ok=True)  # a kill may have left it
-        _write_tensors(part, tensors, metadata)
-        if path.exists():
-            shutil.copymode(path, part)
-        part.replace(path)
+        with replacing(path) as file:
+            _write_tensors(file, tensors, metadata)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise ModelFileError(
             f"{shown(path)} cannot be written: {' '.join(str(error).split())}. "
             "Make room, or choose another place.",
             code="file-unwritable",
         ) from error
-    flush_folder(path.parent)
 
 
-def part_of(path: Path) -> Path:
-    """Return where a file is written before it takes its place."""
-    return path.with_name(f".{path.name}.part")
+def content_digest(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+    """Return the digest that a file of this content has, as ``OpenFile.digest``."""
+    return hashlib.sha256(_header_text(header, tensors).encode()).hexdigest()
 
 
-def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+def _header_text(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+    digests = {name: _digest(tensor) for name, tensor in tensors.items()}
+    # ASCII: a file name need not be valid Unicode
+    return json.dumps({"format": FORMAT, **header, "tensors": digests})
+
+
+def _write_tensors(
+    file: BinaryIO, tensors: Mapping[str, Array], metadata: Mapping[str, str]
+) -> None:
     """Write a safetensors file: the length of its JSON in 8 bytes, the JSON, the tensors.
 
     The package's own writer goes through a file of a random name, which would stay for ever when
@@ -120,20 +117,26 @@ def _write_tensors(path: Path, tensors: Mapping[str, Array], metadata: Mapping[s
         offset += tensor.nbytes
     text = json.dumps(described).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
-    with path.open("xb") as file:  # a new one: never another file through a link
-        file.write(len(text).to_bytes(8, "little") + text)
-        for tensor in tensors.values():
-            file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
-        file.flush()
-        os.fsync(file.fileno())
+    file.write(len(text).to_bytes(8, "little") + text)
+    for tensor in tensors.values():
+        file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
 
 
 class OpenFile:
-    """A file that is open for reading: its header, and its tensors when they are asked for."""
+    """A file that is open for reading: its header, and its tensors when they are asked for.
+
+    Attributes
+    ----------
+    header : dict
+    digest : str
+        SHA-256 of the header, which has those of the tensors: of the whole content.
+    """
 
     def __init__(self, path: Path, file: Any) -> None:
         self._path, self._file = path, file
-        self.header = _header(path, file.metadata() or {})
+        metadata = file.metadata() or {}
+        self.header = _header(path, metadata)
+        self.digest: str = metadata["sha256"]
 
     def tensors(self, wanted: Callable[[str], bool]) -> Tensors:
         """Return the tensors whose name is wanted, checked for digest, type and NaN."""

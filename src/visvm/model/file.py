@@ -2,7 +2,8 @@
 
 The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``,
 ``sessions`` and, where they are known, ``calibrated_classes``, ``site``, ``merged``, ``learned``
-(keys of the last sessions, ``Labelled.key``) and ``requests`` (that the service has answered).
+(keys of the last sessions, ``Labelled.key``), ``requests`` (that the service has answered) and
+``change`` (a digest of the last command, ``changes.noted``).
 Tensors are ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"),
 ``known.*`` (how familiar learned images look, where that was noted), and (unless it is "predictor")
 ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle,
@@ -24,26 +25,30 @@ from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, VisvmError, shown
 from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
-from visvm.head.familiarity import DISTANCES, ScoreSpread
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
 from visvm.head.lift import Lift, MapEntry
-from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
 from visvm.head.selection import LayerTrial, RidgeBasis, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
-from visvm.head.statistics import Statistics
 from visvm.model.checks import check_counts, check_header
-from visvm.model.container import Tensors, altered, locked, opened, replace_file
-from visvm.model.labels import Label, is_forgotten
+from visvm.model.container import (
+    Tensors,
+    altered,
+    content_digest,
+    locked,
+    opened,
+    replace_file,
+)
+from visvm.model.labels import Label
 from visvm.model.results import SessionReport
 from visvm.model.state import (
     AnsweredRequest,
-    Calibration,
     EncoderId,
     FileKind,
     MergedSite,
     Model,
 )
+from visvm.model.tensors import packed_sums, read_calibration, read_spread, unpacked_sums
 
 _OPTIONS = ("n_components", "ridge", "svm_cost")
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
@@ -104,6 +109,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     merged: list[MergedSite] = []
     learned: list[SessionKey] = []
     requests: list[AnsweredRequest] = []
+    change: SessionKey | None = None
     journal: JournalNote | None = None
     kind: FileKind | None = None
     tensors: dict[str, str] = {}
@@ -154,7 +160,7 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     tensors = {f"mixer.{name}": value for name, value in mixer.weights._asdict().items()}
     if head.coefficients is not None:
         tensors["coefficients"] = head.coefficients
-    form, sums = _packed_sums(head.sums)
+    form, sums = packed_sums(head.sums)
     counts = model.counts
     options = settled.options.parameters
     described = HeadHeader(
@@ -180,6 +186,7 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         merged=list(model.sites),
         learned=list(model.learned),
         requests=list(model.requests),
+        change=model.change,
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
@@ -189,16 +196,6 @@ def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     return _header_as_dict(header), {
         name: np.ascontiguousarray(value) for name, value in tensors.items()
     }
-
-
-def _packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | None, Tensors]:
-    if sums is None:
-        return None, {}
-    scatter, tensors = sums.scatter, {"class_sums": sums.class_sums}
-    if isinstance(scatter, DenseScatter):
-        return "dense", {**tensors, "scatter": packed(scatter.matrix), "cross": scatter.cross}
-    blocks = {f"factor.{place}": block for place, block in enumerate(scatter.blocks)}
-    return "thin", {**tensors, **blocks, "targets": scatter.targets}
 
 
 def _header_as_dict(header: Header) -> dict[str, Any]:
@@ -248,6 +245,21 @@ def read(path: Path, *, sums: bool = True) -> Model:
     return _unpacked(path, header, tensors, sums=sums)
 
 
+def holds(path: Path, model: Model) -> bool:
+    """Whether a file has this very content, undamaged."""
+    with opened(path) as file:
+        if file.digest != content_digest(*_packed(model)):
+            return False
+        file.tensors(lambda _: True)
+    return True
+
+
+def read_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's header, which tells its content from any other."""
+    with opened(path) as file:
+        return file.digest
+
+
 def read_journal(path: Path) -> JournalFile:
     """Read a journal, checked."""
     with opened(path) as file:
@@ -291,12 +303,12 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             raise ValueError(f"calibration has shape {tensors['calibration'].shape}")
         statistics = None
         if header.head.form is not None and sums:
-            statistics = _unpacked_sums(header.head.form, labels, width, tensors)
+            statistics = unpacked_sums(header.head.form, labels, width, tensors)
             check_counts(header.counts, statistics)
         return Model(
             encoder=header.encoder,
             head=Head(settled, labels, statistics, coefficients),
-            calibration=_calibration(header.calibrated_classes, tensors),
+            calibration=read_calibration(header.calibrated_classes, tensors),
             sessions=tuple(header.sessions),
             site=header.site,
             sites=tuple(header.merged),
@@ -304,27 +316,9 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             exported_counts=tuple(header.counts),
             sums_on_disk=statistics is None and header.head.form is not None,
             requests=tuple(header.requests),
-            spread=_spread(labels, tensors),
+            spread=read_spread(labels, tensors),
+            change=header.change,
         )
-
-
-def _calibration(n_classes: int, tensors: Tensors) -> Calibration:
-    distances = tensors.get("known.distances", np.zeros(len(DISTANCES)))
-    if distances.shape != DISTANCES.shape or distances.min() < 0.0:
-        raise ValueError("known.distances are no numbers of images")
-    return Calibration(tensors["calibration"], n_classes, distances)
-
-
-def _spread(labels: Labels, tensors: Tensors) -> ScoreSpread | None:
-    if not any(name.startswith("known.") for name in tensors):  # as in older files
-        return None
-    n = sum(not is_forgotten(label) for label in labels.tolist())
-    spread = ScoreSpread(tensors["known.centres"], tensors["known.root"])
-    if "known.distances" not in tensors or {each.shape for each in vars(spread).values()} != {
-        (n, n)
-    }:
-        raise ValueError("known.centres or known.root have the wrong shape")
-    return spread
 
 
 def _labels(classes: list[Label]) -> Labels:
@@ -371,23 +365,3 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     layer_path = tuple(LayerTrial(**trial) for trial in head.layer_path)
     lift = Lift(ResidualMixer(dims, layers, weights), kernel_map)
     return Settled(options, lift, head.chosen_ridge, ridge_path, layer_path, head.ridge_basis)
-
-
-def _unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> Statistics:
-    statistics = Statistics(width)
-    if tensors["class_sums"].shape != (width + 1, len(classes)):
-        raise ValueError("class_sums has the wrong shape")
-    statistics.classes, statistics.class_sums = classes, tensors["class_sums"]
-    if form == "dense":
-        statistics.scatter = DenseScatter(unpacked(tensors["scatter"], width), tensors["cross"])
-        if tensors["cross"].shape != (width, len(classes)):
-            raise ValueError("cross has the wrong shape")
-        return statistics
-    n_blocks = sum(name.startswith("factor.") for name in tensors)
-    blocks = [tensors[f"factor.{place}"] for place in range(n_blocks)]
-    wide = all(block.ndim == 2 and block.shape[1] == width for block in blocks)
-    if not wide or tensors["targets"].shape != (sum(map(len, blocks)), len(classes)):
-        raise ValueError("the factor has the wrong shape")
-    statistics.scatter = ThinScatter(width)
-    statistics.scatter.blocks, statistics.scatter.targets = blocks, tensors["targets"]
-    return statistics

@@ -17,9 +17,9 @@ import numpy as np
 
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError, ModelFileError
+from visvm.files import part_of
 from visvm.head.head import Head
 from visvm.model import file as model_file
-from visvm.model.container import part_of
 from visvm.model.state import EncoderId, Model
 
 DEFAULT_SECONDS = 180.0

@@ -6,6 +6,7 @@
 import copy
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -152,12 +153,21 @@ class ImagePredictor:
     def export_for_site(self, path: str | Path) -> str:
         """Write what another site needs to learn for this model; return the id of the site.
 
-        That is the encoder's name, the mixer's weights, the map's seed, λ and which blocks are
-        fused. No class, no sums, no coefficients and no history are in it.
+        That is the encoder's name, mixer, map, λ and blocks; no class, sum or session is in it.
         """
         site = secrets.token_hex(8)
         model_file.write(Path(path), changes.for_site(self._placed(), site))
         return site
+
+    def has_exported(self, path: str | Path, *, for_site: bool = False) -> bool:
+        """Whether a file is what ``export`` would write, or ``export_for_site`` under its id."""
+        model, path = self._placed(), Path(path)
+        with suppress(ModelFileError):  # no such file, or another
+            parts = changes.for_prediction(model)
+            if for_site:
+                parts = changes.for_site(model, model_file.read_header(path).site or "")
+            return model_file.holds(path, parts)
+        return False
 
     # What is known
 
@@ -377,8 +387,7 @@ class ImagePredictor:
 def _knows_no_class() -> Exception:
     from sklearn.exceptions import NotFittedError
 
-    error: Exception = NotFittedError("This model knows no class. Let it learn some first.")
-    return error
+    return cast("Exception", NotFittedError("This model knows no class. Let it learn some first."))
 
 
 def _check_how(top: int, unknown: float | None) -> None:

@@ -213,6 +213,7 @@ class SiteStatistics:
             sessions=tuple(replace(each, skipped=()) for each in model.sessions),
             site=self.site,
             sites=tuple(replace(each, file="") for each in model.sites),
+            change=None,
         )
         model_file.write(Path(path), nameless)
 

@@ -143,6 +143,8 @@ class Model:
     spread : ScoreSpread or None
         How the scores of learned images of ``classes`` scatter; None in files of older versions and
         where there are very many classes.
+    change : str or None
+        By which the last command is known when it is given again (``changes.noted``).
     """
 
     encoder: EncoderId
@@ -156,6 +158,7 @@ class Model:
     sums_on_disk: bool = False
     requests: tuple[AnsweredRequest, ...] = ()
     spread: ScoreSpread | None = None
+    change: str | None = None
 
     def with_head(self, head: Head) -> "Model":
         """Return the model with another head, which is solved and has its sums."""

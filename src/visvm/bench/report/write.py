@@ -1,9 +1,7 @@
 """Rows of results → ``report.html``, ``report.md`` and figures; all of it comes from the rows."""
 
-import os
 import re
-import shutil
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from visvm.bench.report.comparison import gather
@@ -12,6 +10,7 @@ from visvm.bench.report.published import read_published
 from visvm.bench.report.sections import SECTIONS
 from visvm.bench.rows import FILE_NAME, Row, read_rows
 from visvm.errors import InputError, shown
+from visvm.files import flush_folder, part_of, written
 
 TITLE = "Benchmark report"
 
@@ -59,21 +58,36 @@ def _make_files(rows: list[Row]) -> dict[str, bytes]:
 def _replace(folder: Path, files: dict[str, bytes]) -> None:
     """Replace old files once all new ones are on the disk; pages last, as they show the figures.
 
-    Figures that the old page showed and the new one does not are removed; other files are left.
+    Figures that the old page showed and the new one does not are removed before that, so that a
+    kill leaves a page that names them; other files are left.
     """
-    page = folder / "report.md"
-    old = page.read_text("utf-8", errors="replace") if page.exists() else ""
-    names = re.findall(r"\(figures/([\w.-]+)\.png\)$", old, re.MULTILINE)
-    stale = {f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")} - files.keys()
-    aside = Path(tempfile.mkdtemp(prefix=".report-", dir=folder))
+    figures, pages = folder / "figures", [name for name in files if "/" not in name]
+    drawn = [name for name in files if "/" in name]
+    figures.mkdir(exist_ok=True)
+    parts = {folder / name: part_of(folder / name) for name in files}
+    for left in {*folder.glob(".report.*.part"), *figures.glob(".*.part")}:  # by a kill
+        left.unlink(missing_ok=True)
     try:
         for name, content in files.items():
-            (aside / name).parent.mkdir(exist_ok=True)
-            (aside / name).write_bytes(content)
-        (folder / "figures").mkdir(exist_ok=True)
-        for name in reversed(files):
-            os.replace(aside / name, folder / name)
-        for name in stale:
+            with written(parts[folder / name]) as file:
+                file.write(content)
+        for name in drawn:
+            parts[folder / name].replace(folder / name)
+        for name in sorted(_figures_of(folder / "report.md") - files.keys()):
             (folder / name).unlink(missing_ok=True)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        flush_folder(figures)
+        for name in reversed(pages):
+            parts[folder / name].replace(folder / name)
+        flush_folder(folder)
+    except OSError:
+        for part in parts.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+        raise
+
+
+def _figures_of(page: Path) -> set[str]:
+    """Return the names of the figures that a page shows."""
+    text = page.read_text("utf-8", errors="replace") if page.exists() else ""
+    names = re.findall(r"\(figures/([\w.-]+)\.png\)$", text, re.MULTILINE)
+    return {f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")}
