@@ -12,9 +12,9 @@ No test image is looked at. A fifth of every class is held out and asked in the 
   s = 1 leaves it as it is. Ten draws of the classes that come first, of the images held out and of
   R; differences are paired.
 - ``life``: λ is settled on a first session of a few classes, and kept, or chosen anew from the sums
-  by their evidence: whenever the images have doubled, as long as it was chosen among fewer than ten
-  classes (which ``visvm learn`` does), or for ever; or once, in the end. Beside it stands the best
-  of all λ for the held-out images.
+  by their evidence: whenever the images have doubled (which ``visvm learn`` does); likewise, until
+  it was chosen among ten classes; or once, in the end. Beside it stands the best of all λ for the
+  held-out images.
 
 Prints tables and keeps them in CHOICES.md beside this file.
 """
@@ -34,7 +34,7 @@ from visvm.bench.streams import class_order
 from visvm.head.evidence import ridge_by_evidence
 from visvm.head.head import Head
 from visvm.head.selection import RIDGE_CANDIDATES, split_base_session
-from visvm.head.settle import Settled
+from visvm.head.settle import FEW_CLASSES, Settled
 
 HERE = Path(__file__).parent
 DRAWS = 10
@@ -42,8 +42,8 @@ SVM_COST = 10.0
 SHRINKAGES = (0.8, 0.9, 0.95, 1.0)
 WIDTH = 5000
 NEVER = "settled in the first session"
-PRODUCT = "anew at each doubling, until ten classes were known"
-FOR_EVER = "anew at each doubling, for ever"
+PRODUCT = "anew at each doubling"
+UNTIL_TEN = "anew at each doubling, until chosen among ten classes"
 IN_THE_END = "anew once, in the end"
 BEST = "the best of all λ"
 
@@ -151,15 +151,10 @@ class Stream:
         return 100 * float(np.mean(answers == self.base.labels[asked]))
 
 
-def as_few(settled: Settled) -> Settled:
-    """Return what was settled as if λ had been chosen among two classes: so it is never final."""
-    return replace(settled, ridge_basis=replace(settled.ridge_basis, n_classes=2))
-
-
 def life_draw(stream: Stream) -> dict[str, tuple[float, float, float]]:
     """Return percent right in the end, on average over sessions, and the last λ, by rule."""
     settled: dict[str, Settled] = {}
-    shares: dict[str, list[float]] = {rule: [] for rule in (NEVER, PRODUCT, FOR_EVER)}
+    shares: dict[str, list[float]] = {rule: [] for rule in (NEVER, PRODUCT, UNTIL_TEN)}
     for head in stream.heads():
         found: dict[float, float] = {}  # one solution for all rules that have the same λ
 
@@ -170,13 +165,11 @@ def life_draw(stream: Stream) -> dict[str, tuple[float, float, float]]:
             return found[ridge]
 
         for rule, rights in shares.items():
-            before = settled.get(rule, head.settled)
-            after = before
-            if rule != NEVER:
-                start = as_few(before) if rule == FOR_EVER else before
-                after = Head.of(start, head.statistics).renewed().settled
-            settled[rule] = after
-            rights.append(right(after.ridge))
+            now = settled.get(rule, head.settled)
+            if rule == PRODUCT or (rule == UNTIL_TEN and now.ridge_basis.n_classes < FEW_CLASSES):
+                now = Head.of(now, head.statistics).renewed().settled
+            settled[rule] = now
+            rights.append(right(now.ridge))
     ends = {rule: (rights[-1], float(np.mean(rights))) for rule, rights in shares.items()}
     result = {rule: (*end, settled[rule].ridge) for rule, end in ends.items()}
     anew = ridge_by_evidence(head.statistics, settled[NEVER].ridge, SVM_COST)

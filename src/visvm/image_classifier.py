@@ -68,9 +68,9 @@ class ImageClassifier(ImagePredictor):
         What the first session settles (λ, blocks, mixer) it settles on about this many of its
         images at most, the same share of every class; None means all. All are learned.
     renew_ridge : bool, default=True
-        Let ``learn`` choose λ anew, from the sums, when it was chosen among fewer than ten classes
-        and there are twice as many images by now. Blocks and mixer stay, and so does a λ that was
-        given, and the λ of a file from before there was such a choice.
+        If the first session has fewer than ten classes, let ``learn`` choose λ anew, from the sums,
+        whenever the number of images has doubled. Blocks and mixer stay, and so does a λ that was
+        given, or is in a file from before there was such a choice.
 
     Attributes
     ----------

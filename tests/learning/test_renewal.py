@@ -264,6 +264,10 @@ def test_sites_merge_whatever_their_ridge_and_leave_without_a_trace(place, based
     twice = replace(sums.model, site=None)
     based.merge(SiteStatistics(twice)).learn(place / "test")  # 10 + 12 + 8 images, 22 at the choice
     assert settled(based).ridge_basis == basis
+    based.learn(more)  # 42
+    assert settled(based).ridge_basis == basis
+    based.learn(place / "base")  # 52: what was merged counts
+    assert settled(based).ridge_basis == RidgeBasis(52, 4)
 
 
 # Command line

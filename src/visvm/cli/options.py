@@ -95,8 +95,8 @@ NewComponents = Annotated[
 NewRidge = Annotated[
     float | None,
     typer.Option(
-        help="For a new model: λ. If not given, the first session chooses it, and later ones may "
-        "choose it anew while fewer than ten classes were known."
+        help="For a new model: λ. If not given, the first session chooses it; if that has fewer "
+        "than ten classes, later ones choose it anew."
     ),
 ]
 NewSeed = Annotated[

@@ -34,8 +34,8 @@ class IncrementalLSSVC(IncrementalClassifier):
     memory_limit : float or None, default=None
         Refuse work that needs more than this many bytes; None means what the machine has left.
     renew_ridge : bool, default=False
-        Let a λ that was chosen among fewer than ten classes be chosen anew, from the sums, by each
-        session that has at least doubled the number of samples since. Other changes keep λ.
+        If the first session has fewer than ten classes, let sessions choose λ anew, from the sums,
+        whenever the number of samples has doubled. Merging and forgetting keep λ.
 
     Attributes
     ----------

@@ -93,9 +93,9 @@ class Head:
     def renewed(self) -> "Head":
         """Return the head with λ chosen anew from its sums if that is due, not solved yet.
 
-        It is due once twice as many images are in the sums as λ was chosen by, if that was among
-        fewer than ten classes. Only sessions ask: merging, unmerging and forgetting leave λ as it
-        is, so that what was merged can be taken out again exactly.
+        It is due whenever twice as many images are in the sums as λ was chosen by, if the first
+        session had fewer than ten classes. Only sessions ask: merging, unmerging and forgetting
+        leave λ as it is, so that what was merged can be taken out again exactly.
         """
         sums, settled = self.statistics, self.settled
         if not settled.renews_ridge(sums.n_samples, len(sums.classes)):

@@ -1,9 +1,9 @@
 """The base session's two choices: λ, and which layers to tap.
 
 Both are made on the first batch a model learns. The layers never change; λ may be chosen anew from
-the sums while few classes are known (``evidence.py``). A fifth of every class is held out. λ is the
-largest candidate whose mean squared error of the ±1 targets there is within 2 % of the least; the
-layers are those with the highest accuracy. All λ come from one decomposition
+the sums where that batch had few classes (``evidence.py``). A fifth of every class is held out. λ
+is the largest candidate whose mean squared error of the ±1 targets there is within 2 % of the
+least; the layers are those with the highest accuracy. All λ come from one decomposition
 (``solver.RidgePath``). Where a class has fewer than five samples, or there is only one class, every
 sample is held out in turn instead, in closed form.
 """

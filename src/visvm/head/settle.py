@@ -2,7 +2,7 @@
 
 ``settle`` chooses by the first samples that a model sees, and learns nothing yet. Every session,
 this one too, then only adds to the sums (``head.py``). Of the choices, λ alone may be made anew:
-with ``renew_ridge``, from the sums, and only as long as it was chosen among few classes.
+with ``renew_ridge``, from the sums, if it was chosen among few classes.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from visvm.head.selection import (
 from visvm.progress import Progress, silent
 
 FEW_CLASSES = 10
-"""λ that was chosen among fewer classes than these may be chosen anew."""
+"""λ of a first session with fewer classes than these may be chosen anew."""
 
 MIXER_OPTIONS = tuple(each.name for each in fields(MixerOptions))
 
@@ -171,7 +171,8 @@ class Settled:
     layer_path : tuple of LayerTrial
         Every set of layers tried; empty where layers were given.
     ridge_basis : RidgeBasis or None
-        What λ was chosen by the last time; None where it was given.
+        What λ was chosen by the last time; None where it is final: given, or chosen among ten
+        classes or more.
     """
 
     options: HeadOptions
@@ -198,9 +199,8 @@ class Settled:
 
     @property
     def may_renew_ridge(self) -> bool:
-        """Whether λ is not final: it was chosen, among few classes, and may be chosen anew."""
-        few = self.ridge_basis is not None and self.ridge_basis.n_classes < FEW_CLASSES
-        return few and self.options.renew_ridge and self.options.ridge == "auto"
+        """Whether λ is not final, and may be chosen anew."""
+        return self.ridge_basis is not None and self.options.renew_ridge
 
     def renews_ridge(self, n_images: float, n_classes: int) -> bool:
         """Whether λ is to be chosen anew now that so much was learned: twice as many images."""
@@ -310,8 +310,9 @@ class _Base:
             ridge_basis=self._basis() if options.ridge == "auto" else None,
         )
 
-    def _basis(self) -> RidgeBasis:
-        return RidgeBasis(round(float(self.weight.sum())), int(self.targets.max()) + 1)
+    def _basis(self) -> RidgeBasis | None:
+        n_images, n_classes = round(float(self.weight.sum())), int(self.targets.max()) + 1
+        return RidgeBasis(n_images, n_classes) if n_classes < FEW_CLASSES else None
 
     def _candidates(self) -> list[tuple[int, ...]]:
         """Return the sets of layers to try; without a mixer, one that is empty."""

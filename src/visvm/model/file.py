@@ -84,7 +84,7 @@ class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     form: Literal["thin", "dense"] | None
     solved: bool = True
     optimizer: str = "sgd"  # which early files do not name: there was no other
-    ridge_basis: RidgeBasis | None = None  # only where λ may be, or might have been, chosen anew
+    ridge_basis: RidgeBasis | None = None  # only where λ may be chosen anew
 
 
 class JournalNote(msgspec.Struct, frozen=True):
