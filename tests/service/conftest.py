@@ -109,7 +109,8 @@ def serving(path, encoder, *, limits=None, tokens=None, classifier=None):
             raise_server_exceptions=True,
         )
         client.service = service
-        yield client
+        with client:  # one event loop for all requests, as in the server
+            yield client
     finally:
         service.close()
 
