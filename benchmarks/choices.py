@@ -20,8 +20,10 @@ Prints tables and keeps them in CHOICES.md beside this file.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,6 +39,7 @@ from visvm.head.selection import RIDGE_CANDIDATES, split_base_session
 from visvm.head.settle import FEW_CLASSES, Settled
 
 HERE = Path(__file__).parent
+KEPT = HERE / "choices.json"
 DRAWS = 10
 SVM_COST = 10.0
 SHRINKAGES = (0.8, 0.9, 0.95, 1.0)
@@ -152,7 +155,10 @@ class Stream:
 
 
 def life_draw(stream: Stream) -> dict[str, tuple[float, float, float]]:
-    """Return percent right in the end, on average over sessions, and the last λ, by rule."""
+    """Return percent right in the end, on average over sessions, and the last λ, by rule.
+
+    Of rules that choose in the end there is no average: the first number stands in its place.
+    """
     settled: dict[str, Settled] = {}
     shares: dict[str, list[float]] = {rule: [] for rule in (NEVER, PRODUCT, UNTIL_TEN)}
     for head in stream.heads():
@@ -173,26 +179,32 @@ def life_draw(stream: Stream) -> dict[str, tuple[float, float, float]]:
     ends = {rule: (rights[-1], float(np.mean(rights))) for rule, rights in shares.items()}
     result = {rule: (*end, settled[rule].ridge) for rule, end in ends.items()}
     anew = ridge_by_evidence(head.statistics, settled[NEVER].ridge, SVM_COST)
-    best = max((*RIDGE_CANDIDATES[10:], 3e4, 1e5), key=right)
-    late = np.mean([*shares[NEVER][:-1], right(anew)])
-    result[IN_THE_END] = (right(anew), float(late), anew)
-    return result | {BEST: (right(best), float("nan"), best)}
+    best = max((*RIDGE_CANDIDATES[-5:], 3e4), key=right)
+    late = {IN_THE_END: anew, BEST: best}
+    return result | {rule: (right(ridge), right(ridge), ridge) for rule, ridge in late.items()}
 
 
-def life_part(base: Base, n_first: int) -> dict[str, np.ndarray]:
-    """Return percent right in the end, on average, and λ, (draws, 3), by rule."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
-    for draw in range(DRAWS):
-        for rule, numbers in life_draw(Stream.drawn(base, n_first, draw)).items():
-            found.setdefault(rule, []).append(numbers)
-        print(n_first, draw, {r: np.round(v[-1], 2).tolist() for r, v in found.items()}, flush=True)
-    return {rule: np.array(numbers) for rule, numbers in found.items()}
+def life_part(column: str, load: Callable[[], Base], n_first: int) -> dict[str, np.ndarray]:
+    """Return percent right in the end, on average, and λ, (draws, 3), by rule.
+
+    Draws that were measured before are read from choices.json beside this file.
+    """
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    draws: list[dict[str, list[float]]] = kept.setdefault(column, [])
+    while len(draws) < DRAWS:
+        found = life_draw(Stream.drawn(load(), n_first, len(draws)))
+        draws.append({rule: np.round(numbers, 4).tolist() for rule, numbers in found.items()})
+        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        print(column, len(draws), draws[-1], flush=True)
+    return {rule: np.array([draw[rule] for draw in draws[:DRAWS]]) for rule in draws[0]}
 
 
-def life_table(columns: dict[str, dict[str, np.ndarray]], place: int) -> list[str]:
+def life_table(
+    columns: dict[str, dict[str, np.ndarray]], rules: Sequence[str], place: int
+) -> list[str]:
     """Return the lines of a table: percent right, and gains over λ as settled."""
     lines = [f"| λ | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
-    for rule in next(iter(columns.values())):
+    for rule in rules:
         cells = []
         for found in columns.values():
             own, never = found[rule], found[NEVER]
@@ -203,8 +215,7 @@ def life_table(columns: dict[str, dict[str, np.ndarray]], place: int) -> list[st
                 if rule == NEVER
                 else f"{gain} ({middle})"
             )
-        if not np.isnan(own[:, place]).any():
-            lines.append(f"| {rule} | {' | '.join(cells)} |")
+        lines.append(f"| {rule} | {' | '.join(cells)} |")
     return lines
 
 
@@ -254,15 +265,13 @@ def main() -> None:
         )
         keep("Whitening", title, whitening_table(columns))
         return
-    bases = {
-        "CUB-200": encoded(given.data, "cub200", "dinov2-s14", 200, None),
-        "CIFAR-100": encoded(given.data, "cifar100", "dinov2-s14", 100, 100),
-    }
-    columns = {
-        f"{name}, first {first} classes": life_part(base, first)
-        for name, base in bases.items()
-        for first in (2, 5)
-    }
+    bases = {"CUB-200": ("cub200", 200, None), "CIFAR-100": ("cifar100", 100, 100)}
+    columns = {}
+    for name, (dataset, n_classes, per_class) in bases.items():
+        load = cache(partial(encoded, given.data, dataset, "dinov2-s14", n_classes, per_class))
+        for first in (2, 5):
+            column = f"{name}, first {first} classes"
+            columns[column] = life_part(column, load, first)
     title = (
         "λ settled on a first session of a few classes, or chosen anew from the sums by their "
         f"evidence: held-out training images right, {DRAWS} draws, DINOv2, D = {WIDTH}; in "
@@ -270,8 +279,9 @@ def main() -> None:
         "until ten are known, then ten at a time: 4 800 images of CUB's 200 classes, 8 000 of "
         "CIFAR's 100. Written by `python benchmarks/choices.py life --data FOLDER`."
     )
-    lines = ["In the end:", "", *life_table(columns, 0)]
-    lines += ["", "On average over the sessions:", "", *life_table(columns, 1)]
+    through = (NEVER, PRODUCT, UNTIL_TEN)
+    lines = ["In the end:", "", *life_table(columns, (*through, IN_THE_END, BEST), 0)]
+    lines += ["", "On average over the sessions:", "", *life_table(columns, through, 1)]
     keep("λ through life", title, lines)
 
 
