@@ -24,7 +24,9 @@ def model(tmp_path, monkeypatch):
     path = Path("m.visvm")
     classifier.save(path)
     classifier.export_for_site("a.visvm")
-    ImageClassifier.load("a.visvm", cache=False).learn_statistics("more").save("a.sums")
+    ImageClassifier.load("a.visvm", cache=False).learn_statistics("more").save(
+        "a.sums", reveal_features=True
+    )
     return path
 
 

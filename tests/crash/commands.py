@@ -135,7 +135,8 @@ class Photos:
         """A model, and the sums of a site."""
         self.base()
         sites.export(MODEL, for_site=Path("site.visvm"), quiet=True)
-        learn.learn(Path("site.visvm"), self.more, statistics_only=Path("site.sums"), **QUIET)
+        sums = {"statistics_only": Path("site.sums"), "reveal": True, **QUIET}
+        learn.learn(Path("site.visvm"), self.more, **sums)
 
     def merged(self) -> None:
         """A model that holds a site."""
@@ -151,7 +152,7 @@ def model_commands(folder: Path) -> Iterator[Command]:
     more = partial(learn.learn, MODEL, photos.more, **QUIET)
     forget = partial(learn.forget, MODEL, **QUIET)
     rename = partial(learn.rename_class, MODEL, "red", quiet=True)
-    sums = {"statistics_only": Path("blue.sums"), **QUIET}
+    sums = {"statistics_only": Path("blue.sums"), "reveal": True, **QUIET}
     merge = partial(sites.merge, models=[MODEL, Path("site.sums")], quiet=True)
     export = partial(sites.export, MODEL, quiet=True)
     yield from (

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
+from sklearn.datasets import load_sample_image
 
 from tests import tiny as tiny_onnx
 from tests.encoders import towers
@@ -119,8 +120,8 @@ def test_interpolation_is_that_of_torch(old, new):
 
 @pytest.mark.skipif(not VIT_TINY.is_dir(), reason="the real ViT-Tiny is not here")
 def test_a_real_encoder_sees_the_same_thing_at_another_size():
-    photo = Image.fromarray(np.asarray(tiny_onnx.load_sample_image("china.jpg")))
-    other = Image.fromarray(np.asarray(tiny_onnx.load_sample_image("flower.jpg")))
+    photo = Image.fromarray(np.asarray(load_sample_image("china.jpg")))
+    other = Image.fromarray(np.asarray(load_sample_image("flower.jpg")))
 
     def feature(size, image):
         encoder = load_encoder(f"{VIT_TINY}@{size}")

@@ -254,7 +254,7 @@ def test_sites_merge_whatever_their_ridge_and_leave_without_a_trace(place, based
         based.head_.coefficients_,
     )
     assert ridge != settled(site).ridge
-    sums.save(tmp_path / "site.sums")
+    sums.save(tmp_path / "site.sums", reveal_features=True)
     based.merge(SiteStatistics.load(tmp_path / "site.sums"))
     assert (settled(based).ridge, settled(based).ridge_basis) == (ridge, basis)
     based.unmerge(sums)

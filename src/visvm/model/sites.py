@@ -126,8 +126,8 @@ class Minimum:
             return
         raise InputError(
             f"Features of single photos can be computed from the sums of {n} photos{of}, as they "
-            f"are fewer than {least}. Mask them with --secure, or write them with "
-            "--reveal-features (reveal_features=True) if the features may be known.",
+            f"are fewer than {least}. Give more photos, lower the model's n_components, or write "
+            "them with --reveal-features (reveal_features=True) if the features may be known.",
             code="sums-revealing",
         )
 
