@@ -84,7 +84,7 @@ def test_with_json_standard_output_holds_json_only(visvm, learn, photos):
     _, out, _ = visvm("predict", "m.visvm", "held out", "--json", "--top", "2")
     lines = [json.loads(line) for line in out.splitlines()]
     assert len(lines) == 18
-    fields = {"path", "label", "score", "top", "known", "unknown"}
+    fields = {"path", "label", "score", "top", "known", "unknown", "level", "level_score"}
     assert all(set(line) == fields for line in lines)
     assert all(
         Path(line["path"]).parent.name == line["label"] == line["top"][0]["label"] for line in lines

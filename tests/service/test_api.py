@@ -39,6 +39,20 @@ def test_a_new_model_is_taught_and_asked(client, place, tmp_path):
     model_file.read_header(tmp_path / "m.visvm")
 
 
+def test_classes_in_groups_are_answered_with_on_the_level_that_is_sure(taught, place):
+    for colour in ("blue", "green"):
+        renaming = {"old": colour, "new": f"cold/{colour}"}
+        assert taught.end(taught.post("/api/classes/rename", json=renaming))["state"] == "done"
+    image = [("images", ("p.png", (place / "test/blue/3-0.png").read_bytes()))]
+    for sure, level in ((1.0, "cold"), (0.01, "cold/blue")):
+        (said,) = taught.post(f"/api/predict?sure={sure}", files=image).json()["predictions"]
+        assert (said["level"], said["label"]) == (level, "cold/blue")
+    by = {answer["label"]: answer["score"] for answer in said["top"]}
+    (said,) = taught.post("/api/predict?sure=1", files=image).json()["predictions"]
+    assert said["level_score"] == pytest.approx(by["cold/blue"] + by["cold/green"])
+    problem(taught.post("/api/predict?sure=0", files=image), 422, ANY)
+
+
 def test_predictions_are_those_of_the_library_and_the_command_line(taught, place, tmp_path, visvm):
     paths = sorted((place / "test").rglob("*.png"))
     wanted = ImageClassifier.load(tmp_path / "m.visvm", cache=False).predict(paths, top=3)

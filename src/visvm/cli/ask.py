@@ -42,6 +42,13 @@ def predict(
             "of the learned ones, which is refused in error then; off never does."
         ),
     ] = "5%",
+    sure: Annotated[
+        str,
+        typer.Option(
+            help="Where labels such as bird/owl and bird/wren form groups: answer with the group "
+            "unless a class is at least so probable."
+        ),
+    ] = "60%",
     views: Views = "one",
     encoder: Where = None,
     no_cache: NoCache = False,
@@ -55,12 +62,12 @@ def predict(
     from visvm.model.predictor import ImagePredictor
 
     check_views(views)
-    rate = _rate(unknown)
+    rate, share = _rate(unknown), _share(sure, "--sure", code="sure-share")
     paths = _expand(images)
     predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     tell_views(views, quiet)
     unreadable = []
-    how: Any = {"top": top, "raw": raw, "unknown": rate, "views": views}
+    how: Any = {"top": top, "raw": raw, "unknown": rate, "sure": share, "views": views}
     # Lines that appear one by one are progress enough; a bar between them would tear them.
     with progress_bars(quiet, bars=not out().is_terminal) as progress:
         for outcome in predictor.predict_stream(paths, **how, progress=progress):
@@ -79,9 +86,13 @@ def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
     if as_json:
         top = [{"label": label, "score": score} for label, score in answer.top]
         said = {"path": answer.path, "label": answer.label, "score": answer.score, "top": top}
-        print_json({**said, "known": answer.known, "unknown": answer.unknown}, indent=None)
+        known = {"known": answer.known, "unknown": answer.unknown}
+        level = {"level": answer.level, "level_score": answer.level_score}
+        print_json({**said, **known, **level}, indent=None)
         return
     best = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in answer.top]
+    if answer.level is not None and answer.level != answer.label:
+        best = [f"{answer.level} {percent(answer.level_score or 0.0)}", *best]
     if answer.unknown:
         best = ["none of these", f"closest: {best[0]}", *best[1:]]
     console = out()
@@ -94,14 +105,17 @@ def _rate(text: str) -> float | None:
     """Return the share that ``--unknown`` gives, such as 5%; None where it is off."""
     if text == "off":
         return None
+    return _share(text, "--unknown", ", or off", code="unknown-share")
+
+
+def _share(text: str, option: str, otherwise: str = "", *, code: str) -> float:
+    """Return the share that an option gives."""
     try:
         share = float(text.removesuffix("%")) / 100
     except ValueError:
         share = 0.0
     if not (text.endswith("%") and 0.0 < share < 1.0):
-        raise InputError(
-            f"--unknown is {text!r}. Give a share such as 5%, or off.", code="unknown-share"
-        )
+        raise InputError(f"{option} is {text!r}. Give a share such as 5%{otherwise}.", code=code)
     return share
 
 

@@ -25,15 +25,15 @@ from visvm.encoders.transform import (
     check_views,
 )
 from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
-from visvm.head.checks import parameter_error
 from visvm.head.familiarity import UNKNOWN
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
 from visvm.model import changes
 from visvm.model import file as model_file
 from visvm.model.labels import Label
+from visvm.model.levels import SURE
 from visvm.model.results import Prediction
-from visvm.model.state import MergedSite, Model
+from visvm.model.state import MergedSite, Model, check_how
 from visvm.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -299,6 +299,7 @@ class ImagePredictor:
         top: int = 5,
         raw: bool = False,
         unknown: float | None = UNKNOWN,
+        sure: float = SURE,
         views: str = "one",
         progress: Progress = silent,
     ) -> list[Prediction]:
@@ -315,6 +316,9 @@ class ImagePredictor:
         unknown : float or None, default=0.05
             Say that an image shows none of the classes where at most this share of the learned
             images would look less familiar; None never says so.
+        sure : float, default=0.6
+            Where classes have groups: how probable an answer must be to be more than the likeliest
+            group of the top level.
         views : "one", "mirror" or "crops", default="one"
             Take the mean of the scores over these views of each image, which takes 1, 2 or 5 times
             as long; whichever views were learned.
@@ -322,7 +326,7 @@ class ImagePredictor:
         one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
         given = cast("Sequence[str | Source]", [images] if one else images)
         sources = [as_source(image) for image in given]
-        how: Any = {"top": top, "raw": raw, "unknown": unknown, "views": views}
+        how: Any = {"top": top, "raw": raw, "unknown": unknown, "sure": sure, "views": views}
         outcomes = list(self.predict_stream(sources, **how, progress=progress))
         refuse_unreadable([each for each in outcomes if isinstance(each, Unreadable)], "")
         return [each for each in outcomes if isinstance(each, Prediction)]
@@ -334,12 +338,13 @@ class ImagePredictor:
         top: int = 5,
         raw: bool = False,
         unknown: float | None = UNKNOWN,
+        sure: float = SURE,
         views: str = "one",
         progress: Progress = silent,
     ) -> Iterator[Prediction | Unreadable]:
         """Say what images show, as the answers come; files that are none come as ``Unreadable``."""
         model = self._known()
-        _check_how(top, unknown)
+        check_how(top, unknown, sure)
         check_views(views)
         encoder, done = self.load_encoder(progress), 0
         transforms = self._transform(encoder).views(views)
@@ -350,7 +355,7 @@ class ImagePredictor:
                 if readable:
                     scores = model.scores(np.array([each for _, each in readable]))
                     names = [str(path) for path, _ in readable]
-                    how: Any = {"top": top, "raw": raw, "unknown": unknown}
+                    how: Any = {"top": top, "raw": raw, "unknown": unknown, "sure": sure}
                     answers = iter(model.answers(scores, names, **how))
                 for outcome in outcomes:
                     yield outcome if isinstance(outcome, Unreadable) else next(answers)
@@ -388,10 +393,3 @@ def _knows_no_class() -> Exception:
     from sklearn.exceptions import NotFittedError
 
     return cast("Exception", NotFittedError("This model knows no class. Let it learn some first."))
-
-
-def _check_how(top: int, unknown: float | None) -> None:
-    if top < 1:
-        raise parameter_error("predict", "top", top, "at least 1")
-    if unknown is not None and not 0.0 < unknown < 1.0:
-        raise parameter_error("predict", "unknown", unknown, "between 0 and 1, or None")

@@ -153,6 +153,11 @@ class Prediction:
     unknown : bool
         Whether that share is so small that the image is taken to show none of the classes; `label`
         is then the closest.
+    level : str or None
+        Where classes have groups, such as "bird" with "bird/owl" and "bird/wren" in it: the class
+        or group that is probable enough. None where they have none.
+    level_score : float or None
+        Its probability, which for a group is the sum of those of its classes.
     """
 
     label: Label
@@ -161,6 +166,8 @@ class Prediction:
     path: str
     known: float | None = None
     unknown: bool = False
+    level: str | None = None
+    level_score: float | None = None
 
 
 @dataclass(frozen=True)

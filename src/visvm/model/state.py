@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visvm.head.calibration import INVERSE_TEMPERATURES, probabilities
-from visvm.head.checks import Labels
+from visvm.head.checks import Labels, parameter_error
 from visvm.head.familiarity import DISTANCES, ScoreSpread, known_shares, spread_of
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.products import Array
 from visvm.model.labels import FORGOTTEN, Label
+from visvm.model.levels import SURE, Levels
 from visvm.model.results import Prediction, SessionReport
 
 FileKind = Literal["whole", "predictor", "site", "sums", "journal"]
@@ -210,6 +212,11 @@ class Model:
         """Whether the classes are numbers; forgotten ones count as well."""
         return len(self.head.classes) > 0 and self.head.classes.dtype.kind != "U"
 
+    @cached_property
+    def levels(self) -> Levels:
+        """The groups among ``classes``."""
+        return Levels(self.classes.tolist())
+
     # Answers
 
     def scores(self, features: Features) -> Array:
@@ -248,6 +255,7 @@ class Model:
         top: int,
         raw: bool = False,
         unknown: float | None = None,
+        sure: float = SURE,
     ) -> list[Prediction]:
         """Say what images show that have these scores.
 
@@ -263,10 +271,16 @@ class Model:
             Give the scores themselves instead of probabilities.
         unknown : float, optional
             The share of known images that may be taken for none of the classes.
+        sure : float
+            How probable the answer must be to be more than the likeliest group of the top level.
         """
         familiar = self.known(scores)
         shares = [None] * len(names) if familiar is None else familiar.tolist()
-        given = scores if raw else probabilities(scores, self.calibration.likelihoods)
+        probable = probabilities(scores, self.calibration.likelihoods)
+        levels: list[tuple[str | None, float | None]] = [(None, None)] * len(names)
+        if self.levels.groups:
+            levels = list(self.levels.answers(probable, sure))
+        given = scores if raw else probable
         order = np.argsort(-given, axis=1, kind="stable")[:, :top]
         labels = self.classes[order].tolist()
         values = np.take_along_axis(given, order, axis=1).tolist()
@@ -278,6 +292,20 @@ class Model:
                 path=name,
                 known=known,
                 unknown=known is not None and unknown is not None and known < unknown,
+                level=level,
+                level_score=level_score,
             )
-            for best, name, known in zip(tops, names, shares, strict=True)
+            for best, name, known, (level, level_score) in zip(
+                tops, names, shares, levels, strict=True
+            )
         ]
+
+
+def check_how(top: int, unknown: float | None, sure: float) -> None:
+    """Refuse what ``Model.answers`` cannot be asked."""
+    if top < 1:
+        raise parameter_error("predict", "top", top, "at least 1")
+    if unknown is not None and not 0.0 < unknown < 1.0:
+        raise parameter_error("predict", "unknown", unknown, "between 0 and 1, or None")
+    if not 0.0 < sure <= 1.0:
+        raise parameter_error("predict", "sure", sure, "above 0 and at most 1")

@@ -97,7 +97,7 @@ class Service:
         return [Scored(*each, snapshot) for each in zip(features, scores, strict=True)]
 
     async def predict(
-        self, form: Form, top: int, unknown: float
+        self, form: Form, top: int, unknown: float, sure: float
     ) -> tuple[Snapshot, list[Prediction]]:
         """Return predictions for the images of a form, all by one state of the model."""
         uploads, limit = require_images(form, "images"), self.limits.waiting_images
@@ -132,7 +132,7 @@ class Service:
         else:  # the model has changed between two batches
             features = np.stack([each.features for each in scored])
             scores = await run_in_threadpool(model.scores, features)
-        return snapshot, model.answers(scores, names, top=top, unknown=unknown)
+        return snapshot, model.answers(scores, names, top=top, unknown=unknown, sure=sure)
 
     async def check(self, form: Form) -> None:
         """Give the images of a form their labels, and see that all of them can be decoded."""

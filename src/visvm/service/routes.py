@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from visvm.head.familiarity import UNKNOWN
 from visvm.image_classifier import ImageClassifier
+from visvm.model.levels import SURE
 from visvm.model.results import first_session_note, ridge_note
 from visvm.progress import Progress
 from visvm.service import schemas
@@ -133,13 +134,15 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
         top: Annotated[int, Query(ge=1, le=1000)] = 5,
         unknown: Annotated[float, Query(ge=0, lt=1)] = UNKNOWN,
+        sure: Annotated[float, Query(gt=0, le=1)] = SURE,
     ) -> schemas.Predictions:
         """Say what images show: the likeliest classes of each with their probabilities.
 
         An image is `unknown` where at most that share of the learned images would look less
-        familiar; 0 never says so.
+        familiar; 0 never says so. Where classes have groups, its `level` is the last class or group
+        from the top that is at least as probable as `sure`.
         """
-        snapshot, made = await service.predict(form, top, unknown)
+        snapshot, made = await service.predict(form, top, unknown, sure)
         return schemas.describe_predictions(snapshot.revision, made)
 
     @app.post("/api/evaluate", status_code=202, **asking, **_form(_LABELLED))

@@ -81,6 +81,10 @@ class PredictionInfo(BaseModel):
         description="Share of the learned images that would look less familiar; null if not noted.",
     )
     unknown: bool = Field(False, description="Whether it seems to show none of the classes.")
+    level: str | None = Field(
+        None, description="The class or group that is probable enough; null if there are no groups."
+    )
+    level_score: float | None = None
 
 
 class Predictions(BaseModel):
@@ -215,6 +219,8 @@ def describe_predictions(revision: int, predictions: list[Prediction]) -> Predic
             top=[Answer(label=label, score=score) for label, score in each.top],
             known=each.known,
             unknown=each.unknown,
+            level=each.level,
+            level_score=each.level_score,
         )
         for each in predictions
     ]

@@ -8,7 +8,8 @@ import { isPhoto, messageWithNames, photoForm } from './photos.js';
 import { percent } from './words.js';
 
 /** @typedef {{label: string, score: number}} Answer */
-/** @typedef {{top: Answer[], unknown: boolean}} Prediction the likeliest class first */
+/** @typedef {{top: Answer[], unknown: boolean, level: string|null, level_score: number|null}}
+ *   Prediction the likeliest class first; the class or group that is probable enough */
 
 const error = new ErrorLine('ask-error');
 const wrong = find('wrong', HTMLFormElement);
@@ -44,9 +45,15 @@ async function predictionFor(file) {
   return predictions[0];
 }
 
+/** @param {Prediction} prediction @returns {Answer|null} a group that says more than a class */
+const groupOf = ({ top, level, level_score: score }) =>
+  (level !== null && level !== String(top[0].label) ? { label: level, score: score ?? 0 } : null);
+
 /** @param {Prediction} prediction @returns {string} what it says, in a few words */
-function inWords({ top, unknown }) {
-  const best = `${top[0].label}, ${percent(top[0].score)}`;
+function inWords(prediction) {
+  const { top, unknown } = prediction;
+  const { label, score } = groupOf(prediction) ?? top[0];
+  const best = `${label}, ${percent(score)}`;
   return unknown ? `none of these (closest: ${best})` : best;
 }
 
@@ -58,7 +65,10 @@ async function ask(asked) {
   try {
     const prediction = await predictionFor(asked);
     if (asked !== photo) return null;
+    const group = prediction.unknown ? null : groupOf(prediction);
     $('answers').replaceChildren(...prediction.top.map(answerRow));
+    $('ask-level').textContent = group ? `${group.label}, ${percent(group.score)}` : '';
+    $('ask-level').hidden = group === null;
     $('answers').hidden = false;
     $('ask-unknown').hidden = !prediction.unknown;
     wrong.hidden = false;
@@ -67,6 +77,7 @@ async function ask(asked) {
   } catch (failure) {
     if (asked !== photo) return null;
     $('answers').hidden = true;
+    $('ask-level').hidden = true;
     $('ask-unknown').hidden = true;
     wrong.hidden = true;
     error.show($('ask-error-place'), messageWithNames(failure, [{ file: asked }]));
@@ -90,6 +101,7 @@ function choose(files) {
   }
   photo = next;
   $('ask-note').hidden = true;
+  $('ask-level').hidden = true;
   $('ask-unknown').hidden = true;
   wrong.hidden = true;
   wrong.reset();
