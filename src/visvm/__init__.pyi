@@ -13,6 +13,7 @@ from .errors import (
 )
 from .head.estimators import IncrementalLSSVC, VisClassifier
 from .image_classifier import ImageClassifier
+from .learning.findings import Check
 from .learning.local import LocalEngine
 from .learning.ray import RayEngine
 from .model.journal import Journal
@@ -22,6 +23,7 @@ from .model.sites import SiteStatistics
 __version__: str
 
 __all__ = [
+    "Check",
     "EncoderError",
     "Evaluation",
     "IllConditionedWarning",

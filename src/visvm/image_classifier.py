@@ -1,4 +1,4 @@
-"""Images and labels in, a model out: what ``ImagePredictor`` does, and learning."""
+"""Images and labels in, a model out: what ``ImageExaminer`` does, and learning."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,34 +9,30 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.catalog import DEFAULT_ENCODER
-from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.encoder import Encoder
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.presets import AUTO
-from visvm.encoders.sources import Source, as_source
-from visvm.encoders.transform import check_views
-from visvm.errors import InputError
+from visvm.encoders.sources import Source
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
 from visvm.learning.choosing import trial_cache
 from visvm.learning.choosing_encoder import WantedEncoder, with_choices
+from visvm.learning.examining import ImageExaminer
 from visvm.learning.labelled import (
     Images,
     Labelled,
-    LabelledFeatures,
-    encode_labelled,
     read_labelled,
 )
 from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes
-from visvm.model.labels import Label, check_label, some_of
-from visvm.model.predictor import ImagePredictor
-from visvm.model.results import Evaluation, SessionReport, evaluate_labels
+from visvm.model.labels import Label, check_label
+from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites
 from visvm.progress import Progress, silent
 
 
-class ImageClassifier(ImagePredictor):
+class ImageClassifier(ImageExaminer):
     """Learns to recognise images class by class, and never forgets.
 
     Parameters
@@ -343,50 +339,7 @@ class ImageClassifier(ImagePredictor):
         self.model_ = changes.class_forgotten(model, label)
         return self
 
-    def layer_features(
-        self, images: Sequence[str | Source], *, progress: Progress = silent
-    ) -> LayerFeatures:
-        """Return the layer features of images, (n, width): what ``VisClassifier`` takes."""
-        sources = [as_source(image) for image in images]
-        given = Labelled(sources, [0] * len(sources))
-        return self._encode(given, progress, skip_unreadable=False).features[:, 0]
-
-    def evaluate(
-        self,
-        images: Images,
-        labels: Sequence[Label] | None = None,
-        *,
-        skip_unreadable: bool = False,
-        views: str = "one",
-        progress: Progress = silent,
-    ) -> Evaluation:
-        """Compare predictions with labels; classes the model does not know are left out, and named.
-
-        Parameters are those of ``learn``, and `views` is that of ``predict``.
-        """
-        check_views(views)
-        model, given, classes = self._known(), read_labelled(images, labels), set(self.classes_)
-        unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
-        known = given.only(classes)
-        if not known.labels:
-            raise InputError(
-                f"The model knows none of the classes {some_of(unknown)}. Learn them first.",
-                code="classes-unknown",
-            )
-        samples = self._encode(known, progress, skip_unreadable, views)
-        predicted = model.predict(samples.features).tolist()
-        return evaluate_labels(
-            samples.labels, predicted, never_learned=unknown, skipped=samples.skipped
-        )
-
     # Parts
-
-    def _encode(
-        self, given: Labelled, progress: Progress, skip_unreadable: bool, views: str = "one"
-    ) -> LabelledFeatures:
-        encoder = self.load_encoder(progress)
-        parts = given, encoder, self._transform(encoder).views(views), self.cache
-        return encode_labelled(*parts, "encoding", progress, skip_unreadable=skip_unreadable)
 
     def _require_sums(self, what: str) -> None:
         if self.model_ is not None:

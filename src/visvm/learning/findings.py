@@ -1,0 +1,162 @@
+"""What a check of labelled photos finds, as every surface shows it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from visvm.model.labels import Label
+
+CONFIDENT: Final = 0.95
+"""From this confidence on, a label is called wrong, and a fix list corrects it."""
+
+FEW: Final = 5
+"""A class with fewer photos is said to have few."""
+
+
+@dataclass(frozen=True)
+class Photo:
+    """One of the photos that were checked.
+
+    Attributes
+    ----------
+    place : int
+        Among those that were given, from 0.
+    path : str
+    label : str or int
+    """
+
+    place: int
+    path: str
+    label: Label
+
+
+@dataclass(frozen=True)
+class Mislabelled(Photo):
+    """A photo whose own label loses, scored as if the photo had not been learned.
+
+    Attributes
+    ----------
+    suggested : str or int
+        The likeliest other class.
+    confidence : float
+        How likely that is, of the two, from 0.5.
+    """
+
+    suggested: Label
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Unlike(Photo):
+    """A photo unlike its class, and unlike all others.
+
+    Attributes
+    ----------
+    distance : float
+        From the nearest class; 1 is usual.
+    """
+
+    distance: float
+
+
+@dataclass(frozen=True)
+class Unreadable(Photo):
+    """A file that is not an image.
+
+    Attributes
+    ----------
+    reason : str
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Photos that are the same, or nearly.
+
+    Attributes
+    ----------
+    photos : tuple of Photo
+        In the order given.
+    exact : bool
+        Whether the files have the same content.
+    """
+
+    photos: tuple[Photo, ...]
+    exact: bool
+
+    @property
+    def across(self) -> bool:
+        """Whether they have different labels."""
+        return len({photo.label for photo in self.photos}) > 1
+
+
+@dataclass(frozen=True)
+class FewPhotos:
+    """A class with few photos, those that a model has learned among them."""
+
+    label: Label
+    n: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is wrong with labelled photos.
+
+    Attributes
+    ----------
+    n : int
+        Photos that were given.
+    n_classes : int
+        Of these.
+    mislabelled : tuple of Mislabelled
+        Photos whose own label loses, the surest first. Those from `CONFIDENT` on are called wrong.
+    duplicates : tuple of Alike
+        Groups of the same content, and groups of nearly the same picture.
+    unlike : tuple of Unlike
+        The furthest first.
+    unreadable : tuple of Unreadable
+    few : tuple of FewPhotos
+        Classes with fewer than five photos.
+    """
+
+    n: int
+    n_classes: int
+    mislabelled: tuple[Mislabelled, ...] = ()
+    duplicates: tuple[Alike, ...] = ()
+    unlike: tuple[Unlike, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    few: tuple[FewPhotos, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[Mislabelled, ...]:
+        """Photos whose label is called wrong."""
+        return tuple(each for each in self.mislabelled if each.confidence >= CONFIDENT)
+
+    @property
+    def again(self) -> frozenset[int]:
+        """Places of photos whose content was given before, under the same label."""
+        return frozenset(
+            photo.place
+            for group in self.duplicates
+            if group.exact
+            for photo in again_of(group.photos)
+        )
+
+
+def again_of(photos: Iterable[Photo]) -> list[Photo]:
+    """Return the photos of the same content whose label came before.
+
+    Examples
+    --------
+    >>> again_of([Photo(0, "a", "cat"), Photo(1, "b", "dog"), Photo(2, "c", "cat")])
+    [Photo(place=2, path='c', label='cat')]
+    """
+    seen: set[Label] = set()
+    found = []
+    for photo in photos:
+        if photo.label in seen:
+            found.append(photo)
+        seen.add(photo.label)
+    return found

@@ -1,0 +1,53 @@
+"""Labels against leave-one-out scores, and samples that are alike, against slow references."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visvm.head.doubts import doubts_of, far_off, groups_alike, joined
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 40))
+def test_the_suggested_class_is_the_best_of_the_others(seed, n_classes, n):
+    generator = np.random.default_rng(seed)
+    scores, targets = generator.normal(size=(n, n_classes)), generator.integers(n_classes, size=n)
+    found = doubts_of(scores, targets)
+    for row, target, suggested, confidence in zip(
+        scores, targets, found.suggested, found.confidence, strict=True
+    ):
+        others = [place for place in range(n_classes) if place != target]
+        assert suggested == max(others, key=lambda place: row[place])
+        assert (confidence > 0.5) == (row[suggested] > row[target])
+
+
+def test_one_class_leaves_nothing_to_suggest():
+    found = doubts_of(np.ones((3, 1)), np.zeros(3, dtype=int))
+    assert found.suggested.tolist() == [-1] * 3
+    assert not found.confidence.any()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 30))
+def test_joined_groups_are_those_that_can_be_reached(seed, n):
+    generator = np.random.default_rng(seed)
+    pairs = generator.integers(n, size=(n // 2, 2))
+    groups = {place: {place} for place in range(n)}
+    for first, second in pairs.tolist():
+        together = groups[first] | groups[second]
+        for place in together:
+            groups[place] = together
+    expected = {tuple(sorted(group)) for group in groups.values() if len(group) > 1}
+    assert [tuple(group) for group in joined(n, pairs)] == sorted(expected)
+
+
+def test_copies_are_found_among_classes_that_are_close_together():
+    generator = np.random.default_rng(0)
+    centres = 30.0 * generator.normal(size=(3, 40))
+    labels = np.repeat(np.arange(3), 1000)  # more than are compared at once
+    X = centres[labels] + generator.normal(size=(3000, 40))
+    X[2500] = X[7] + 0.1 * generator.normal(size=40)
+    assert groups_alike(X, labels) == [[7, 2500]]
+
+
+def test_nothing_is_far_off_among_equals():
+    assert not far_off(np.ones(5)).any()
+    assert far_off(np.zeros(0)).shape == (0,)
