@@ -133,6 +133,7 @@ class ImageClassifier(ImageExaminer):
         labels: Sequence[Label] | None = None,
         *,
         test: str | Path | tuple[Sequence[str | Source], Sequence[Label]] | None = None,
+        nested: bool | None = None,
         skip_unreadable: bool = False,
         engine: Engine | None = None,
         progress: Progress = silent,
@@ -151,6 +152,9 @@ class ImageClassifier(ImageExaminer):
         test : path, or pair of sequences, optional
             Images to test with after the session, as a folder, a CSV file, or with their labels;
             those of classes not yet known are left out. Their features are held in memory.
+        nested : bool, optional
+            Where images lie in folders of folders: True names their classes by the whole path
+            (dogs/pug), False by the first folder (dogs). None refuses such a folder.
         skip_unreadable : bool, default=False
             Leave out files that are not images; otherwise they stop the session.
         engine : Engine, optional
@@ -158,9 +162,9 @@ class ImageClassifier(ImageExaminer):
             or ``RayEngine(…)``.
         """
         self._require_sums("learn more")
-        given, tests = read_labelled(images, labels), None
+        given, tests = read_labelled(images, labels, nested=nested), None
         if test is not None:
-            tests = read_labelled(*test if isinstance(test, tuple) else (test,))
+            tests = read_labelled(*test if isinstance(test, tuple) else (test,), nested=nested)
         self.check_options(progress)  # before hours are spent on encoding
         chooses = self.model_ is None and "auto" in (self.transform, self.encoder_name)
         with trial_cache(self.cache, chooses) as cache:
@@ -180,6 +184,7 @@ class ImageClassifier(ImageExaminer):
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
+        nested: bool | None = None,
         sums: SiteStatistics | None = None,
     ) -> bool:
         """Return whether one of the last sessions has learned these very files.
@@ -190,13 +195,17 @@ class ImageClassifier(ImageExaminer):
         if self.model_ is None or (sums is not None and not sums.is_for(self.model_)):
             return False
         known = self.model_ if sums is None else sums.model
-        return bool(known.learned) and read_labelled(images, labels).key in known.learned
+        return (
+            bool(known.learned)
+            and read_labelled(images, labels, nested=nested).key in known.learned
+        )
 
     def learn_statistics(
         self,
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
+        nested: bool | None = None,
         skip_unreadable: bool = False,
         engine: Engine | None = None,
         progress: Progress = silent,
@@ -207,7 +216,8 @@ class ImageClassifier(ImageExaminer):
         images can be computed from them. Parameters are those of ``learn``.
         """
         self._require_sums("learn")
-        model, given = require_settled(self.model_), read_labelled(images, labels)
+        model = require_settled(self.model_)
+        given = read_labelled(images, labels, nested=nested)
         self.check_options(progress)
         work = self._work(given, skip_unreadable, self.cache)
         return SiteStatistics(learn_sums(model, work, engine=engine, progress=progress))
@@ -233,6 +243,7 @@ class ImageClassifier(ImageExaminer):
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
+        nested: bool | None = None,
         skip_unreadable: bool = False,
         progress: Progress = silent,
     ) -> int:
@@ -243,7 +254,7 @@ class ImageClassifier(ImageExaminer):
         """
         self._require_sums("forget")
         model = self._known()
-        given = read_labelled(images, labels)
+        given = read_labelled(images, labels, nested=nested)
         samples = self._encode(given, progress, skip_unreadable, self.views)
         progress("forgetting", 0, 1)
         self.model_ = changes.forgotten(model, samples.features, np.array(samples.labels))

@@ -64,12 +64,11 @@ class Command:
         return own or any(fnmatch(name, pattern) for pattern in (*self.torn, *self.ignored))
 
     def compared(self, tree: Tree) -> Tree:
-        """The files that must be the same at the end; locks are made by whoever comes first."""
-        patterns = ("*.lock", *self.ignored)
+        """The files that must be the same at the end."""
         return {
             name: content
             for name, content in tree.items()
-            if not any(fnmatch(name, pattern) for pattern in patterns)
+            if not any(fnmatch(name, pattern) for pattern in self.ignored)
         }
 
 

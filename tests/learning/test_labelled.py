@@ -37,11 +37,38 @@ def write_csv(folder: Path, content: str | bytes, name: str = "labels.csv") -> P
 
 
 def test_a_folder_gives_every_image_the_name_of_its_sub_folder(tmp_path):
-    files = [touch(tmp_path / name) for name in ("cat/1.jpg", "cat/deep/2.PNG", "dog/1.webp")]
+    files = [touch(tmp_path / name) for name in ("cat/1.jpg", "cat/2.PNG", "dog/1.webp")]
     touch(tmp_path / "dog/notes.txt")
     touch(tmp_path / "readme.md")
     assert read_labelled(tmp_path) == Labelled(files, ["cat", "cat", "dog"])
     assert read_labelled(str(tmp_path)) == read_labelled(tmp_path)
+
+
+def test_folders_of_folders_are_refused_until_somebody_says_which_names_the_class(tmp_path):
+    files = [touch(tmp_path / f"{name}/1.jpg") for name in ("cats", "dogs/beagle", "dogs/pug")]
+    line = refusal("folder-nested", tmp_path)
+    assert "--top-level (nested=False) if the classes are cats, dogs" in line
+    assert "--nested (nested=True) if they are cats, dogs/beagle, dogs/pug" in line
+    assert read_labelled(tmp_path, nested=False) == Labelled(files, ["cats", "dogs", "dogs"])
+    whole = ["cats", "dogs/beagle", "dogs/pug"]
+    assert read_labelled(tmp_path, nested=True) == Labelled(files, whole)
+
+
+def test_a_data_set_given_whole_is_refused_with_the_half_to_learn(tmp_path):
+    for name in ("test/cat", "test/dog", "Train/cat", "Train/dog"):
+        touch(tmp_path / name / "1.jpg")
+    line = refusal("folder-is-split", tmp_path)
+    assert f"{tmp_path}/Train --test {tmp_path}/test" in line
+    with refused("folder-is-split"):
+        read_labelled(tmp_path, nested=True)
+    assert set(read_labelled(tmp_path, nested=False).labels) == {"test", "Train"}
+    assert read_labelled(tmp_path / "Train").labels == ["cat", "dog"]
+
+
+def test_train_may_be_a_class_among_others(tmp_path):
+    for name in ("train", "bus"):
+        touch(tmp_path / name / "1.jpg")
+    assert read_labelled(tmp_path).labels == ["bus", "train"]
 
 
 def test_hidden_files_and_folders_do_not_count(tmp_path):

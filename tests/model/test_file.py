@@ -264,8 +264,8 @@ def test_the_smallest_model_comes_back(place, encoder, load, tmp_path):
     np.testing.assert_allclose(again.head_.coefficients_, model.head_.coefficients_, atol=1e-12)
 
 
-def test_nothing_but_the_model_and_its_lock_is_left(path):
-    assert {each.name for each in path.parent.iterdir()} == {path.name, f".{path.name}.lock"}
+def test_nothing_but_the_model_is_left(path):
+    assert {each.name for each in path.parent.iterdir()} == {path.name}
 
 
 def test_a_link_stays_a_link_and_a_mode_is_kept(model, path, load):
@@ -299,7 +299,7 @@ def test_a_write_that_fails_leaves_the_old_file(model, path, load, monkeypatch, 
             other.save(path)
     assert "No space left" in str(caught.value)
     assert path.read_bytes() == content
-    assert {each.name for each in path.parent.iterdir()} == {path.name, f".{path.name}.lock"}
+    assert {each.name for each in path.parent.iterdir()} == {path.name}
     other.save(path)  # the lock is free again
     assert "zinc" in load(path).classes_
 
@@ -889,6 +889,44 @@ def test_a_lock_may_be_held_while_writing_and_is_freed_by_an_error(model, tmp_pa
     with container.locked(path, lambda: told.append("waiting")):
         pass
     assert not told
+
+
+CONTEND = """
+import os, sys, time
+from pathlib import Path
+from visvm.model import container
+path, counter = Path(sys.argv[1]), Path(sys.argv[2])
+for _ in range(60):
+    with container.locked(path):
+        seen = int(counter.read_text())
+        time.sleep(0.0005)
+        counter.write_text(str(seen + 1))
+"""
+
+
+def test_a_lock_whose_file_is_removed_still_keeps_everybody_else_out(tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    command = [sys.executable, "-c", CONTEND, tmp_path / "m.visvm", counter]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert counter.read_text() == "180"
+    assert [each.name for each in tmp_path.iterdir()] == ["counter"]
+
+
+def test_who_waited_for_a_lock_file_that_is_gone_takes_the_new_one(tmp_path, monkeypatch):
+    path, place = tmp_path / "m.visvm", tmp_path / ".m.visvm.lock"
+    plain = container.FileLock.acquire
+
+    def overtaken(lock, **options):
+        monkeypatch.undo()
+        plain(lock, **options)
+        place.unlink()  # as who held it before does, between our opening it and our having it
+
+    monkeypatch.setattr(container.FileLock, "acquire", overtaken)
+    with container.locked(path):
+        assert os.stat(place).st_nlink == 1
+    assert not place.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(model, tmp_path, monkeypatch):

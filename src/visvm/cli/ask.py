@@ -10,6 +10,7 @@ from visvm.cli.options import (
     Folder,
     Json,
     ModelPath,
+    Nested,
     NoCache,
     Quiet,
     SkipUnreadable,
@@ -148,6 +149,7 @@ def evaluate(
         Path | None,
         typer.Option(help="Draw accuracy by class and confusions to this PNG, PDF or SVG file."),
     ] = None,
+    nested: Nested = None,
     skip_unreadable: SkipUnreadable = False,
     views: Views = "one",
     encoder: Where = None,
@@ -172,7 +174,7 @@ def evaluate(
     tell_views(views, quiet)
     with progress_bars(quiet) as progress:
         result = classifier.evaluate(
-            folder, skip_unreadable=skip_unreadable, views=views, progress=progress
+            folder, nested=nested, skip_unreadable=skip_unreadable, views=views, progress=progress
         )
     if plot is not None:
         draw_evaluation(result, plot)

@@ -13,6 +13,7 @@ from visvm.cli.options import (
     Folder,
     Json,
     ModelPath,
+    Nested,
     NewComponents,
     NewEncoder,
     NewQuality,
@@ -103,6 +104,7 @@ def learn(
     ridge: NewRidge = None,
     seed: NewSeed = None,
     test: Test = None,
+    nested: Nested = None,
     statistics_only: StatisticsOnly = None,
     force: ReplaceSums = False,
     reveal: Reveal = False,
@@ -129,13 +131,17 @@ def learn(
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         new = (encoder, transform, views, components, ridge, seed, quality, minutes)
         classifier = open_for_learning(model, *new, cache=not no_cache)
-        if not again and _has_learned(classifier, folder, statistics_only, force):
+        if not again and _has_learned(classifier, folder, nested, statistics_only, force):
             return _answer_known(folder, output, as_json, quiet)
         require_new(output, force or statistics_only is None)
         tell_views(classifier.views, quiet)
         with Journal(output) as journal:
             engine = _engine(journal, ray, actors, batch_size)
-            given: Any = {"skip_unreadable": skip_unreadable, "engine": engine}
+            given: Any = {
+                "nested": nested,
+                "skip_unreadable": skip_unreadable,
+                "engine": engine,
+            }
             if statistics_only is None:
                 said, show = _learned(classifier, folder, test, output, progress, given)
             else:
@@ -153,8 +159,12 @@ def _learned(
 ) -> "tuple[object, Callable[[], None]]":
     """Learn and save; return the report, and what shows it."""
     from visvm.cli.reporting import show_report
+    from visvm.cli.terminal import note
+    from visvm.model.results import first_session_note
 
     report = classifier.learn(folder, test=test, progress=progress, **given)
+    if report.base and report.n_classes < 2:  # also where nobody wants notes
+        note(first_session_note(report) or "")
     _write(classifier.save, output, progress)
     return report, partial(show_report, output, report)
 
@@ -174,7 +184,9 @@ def _summed(
 
     model = classifier.model_
     if not reveal and model is not None and model.head.sums is not None:  # before hours of encoding
-        Minimum.of(model.head.settled.lift).require(Counter(read_labelled(folder).labels))
+        Minimum.of(model.head.settled.lift).require(
+            Counter(read_labelled(folder, nested=given["nested"]).labels)
+        )
     sums = classifier.learn_statistics(folder, progress=progress, **given)
     _write(partial(sums.save, reveal_features=reveal), output, progress)
     return {**sums.history[0], "site": sums.site}, partial(show_statistics, output, sums)
@@ -211,16 +223,21 @@ def _check_options(
 
 
 def _has_learned(
-    classifier: "ImageClassifier", folder: str, output: Path | None, force: bool
+    classifier: "ImageClassifier",
+    folder: str,
+    nested: bool | None,
+    output: Path | None,
+    force: bool,
 ) -> bool:
     """Whether this very session is in the model, or its sums are in the output."""
     from visvm.model.sites import SiteStatistics
 
     if output is None:
-        return classifier.has_learned(folder)
+        return classifier.has_learned(folder, nested=nested)
     if output.exists() and not force:
         with suppress(ModelFileError):  # another file, which is not to be replaced
-            return classifier.has_learned(folder, sums=SiteStatistics.load(output))
+            sums = SiteStatistics.load(output)
+            return classifier.has_learned(folder, nested=nested, sums=sums)
     return False
 
 
@@ -254,6 +271,7 @@ def forget(
         bool,
         typer.Option("--again", help="Forget FOLDER once more if the last command forgot it."),
     ] = False,
+    nested: Nested = None,
     skip_unreadable: SkipUnreadable = False,
     encoder: Where = None,
     no_cache: NoCache = False,
@@ -270,14 +288,16 @@ def forget(
     from visvm.model.file import read_header
 
     read_header(model)  # before any folder is looked into
-    command, given = ("forget", read_labelled(folder).key), {"encoder": encoder}
+    command = "forget", read_labelled(folder, nested=nested).key
     with (
-        changed(model, *command, again=again, cache=not no_cache, **given) as classifier,
+        changed(model, *command, again=again, cache=not no_cache, encoder=encoder) as classifier,
         progress_bars(quiet) as progress,
     ):
         if classifier is None:
             return answer_made(model, as_json, quiet, " (--again forgets them again)", n_images=0)
-        n = classifier.forget(folder, skip_unreadable=skip_unreadable, progress=progress)
+        n = classifier.forget(
+            folder, nested=nested, skip_unreadable=skip_unreadable, progress=progress
+        )
     said = f"forgot {n} images; {knows(model, classifier)}"
     return answer_change(model, said, as_json, quiet, n_images=n)
 

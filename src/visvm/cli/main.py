@@ -17,6 +17,7 @@ import typer
 from visvm import __version__
 from visvm.cli import ask, bench, learn, serve, sites
 from visvm.cli.options import Json, Quiet, in_options
+from visvm.cli.plain import PlainCommand, PlainGroup
 from visvm.cli.upkeep import cache_app, weights_app
 from visvm.errors import InputError, VisvmError, escaped
 
@@ -24,6 +25,7 @@ _INTERRUPTED = 130
 
 app = typer.Typer(
     name="visvm",
+    cls=PlainGroup,
     help="Learn to recognise images class by class, and never forget.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -49,27 +51,6 @@ def _options(
     pass
 
 
-for _command in (
-    learn.learn,
-    ask.predict,
-    ask.evaluate,
-    ask.info,
-    sites.merge,
-    sites.unmerge,
-    sites.export,
-    learn.forget,
-    learn.rename_class,
-    learn.forget_class,
-    serve.serve,
-    bench.bench,
-    bench.report,
-):
-    app.command(_command.__name__.replace("_", "-"))(_command)
-app.add_typer(weights_app, name="weights")
-app.add_typer(cache_app, name="cache")
-
-
-@app.command()
 def demo(
     folder: Annotated[
         Path | None,
@@ -89,7 +70,6 @@ def demo(
         demonstration.run(out(), progress, output, folder, encoder)
 
 
-@app.command()
 def doctor(
     what: Annotated[
         str | None,
@@ -137,6 +117,21 @@ def doctor(
         raise InputError(advice, code="doctor-unknown")
     found = examine()
     answer(found, lambda: show(found), as_json=as_json)
+
+
+_COMMANDS = {
+    "Every day": (learn.learn, ask.predict, ask.evaluate, ask.info, serve.serve),
+    "Put a model right": (learn.forget, learn.rename_class, learn.forget_class),
+    "Several models, several sites": (sites.merge, sites.unmerge, sites.export),
+    "This machine": (doctor, demo),
+    "Research": (bench.bench, bench.report),
+}
+for _panel, _group in _COMMANDS.items():
+    for _command in _group:
+        _name = _command.__name__.replace("_", "-")
+        app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_command)
+for _app, _name in ((weights_app, "weights"), (cache_app, "cache")):
+    app.add_typer(_app, name=_name, rich_help_panel="This machine")
 
 
 def main() -> None:

@@ -34,6 +34,15 @@ Folder = Annotated[
         metavar="FOLDER",
     ),
 ]
+Nested = Annotated[
+    bool | None,
+    typer.Option(
+        "--nested/--top-level",
+        help="Where images lie in folders of folders: the class is the whole path (dogs/pug), or "
+        "the first folder (dogs).",
+        show_default=False,
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")]
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Encode every image again and keep no features.")
@@ -103,14 +112,23 @@ NewSeed = Annotated[
     int | None, typer.Option(help="For a new model: decides the random map.", show_default="0")
 ]
 
+_OTHER_FORMS = {
+    *(".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".joblib", ".npy", ".npz", ".h5", ".hdf5"),
+    *(".keras", ".pb", ".tflite", ".mlmodel", ".mlpackage", ".engine", ".zip", ".tar", ".gz"),
+    *(".json", ".jsonl", ".csv", ".tsv", ".xlsx", ".txt", ".md", ".html", ".pdf", ".svg"),
+}
+
 # Messages speak to Python; parameters of a recipe's methods keep their names.
 _IN_OPTIONS = (
     (r"The '(\w+)' parameter(?: of ImageClassifier)? must be (?:'auto' or )?", r"\1 must be "),
     (r", or None\. Got", ". Got"),
     (r", lower n_components, or raise memory_limit", " or lower --components"),
-    (r" \(\w+=(?:True|…)\)", ""),
+    (r" \(\w+=(?:True|False|…)\)", ""),
     (r"(?<!')\bn_components\b(?!')", "--components"),
     (r"(?<!')\brandom_state\b(?!')|^Seed(?= must be)", "--seed"),
+    (r" \(export_for_site\)", ""),
+    (r"\bsamples\b", "photos"),
+    (r"\bstrings\b", "names"),
     (r"^(ridge|transform|views|quality|minutes)(?= must be)", r"--\1"),
 )
 
@@ -191,6 +209,7 @@ def open_for_learning(
     from visvm.image_classifier import ImageClassifier
 
     if not model.exists():
+        require_ending(model)
         options: dict[str, Any] = {
             "encoder": encoder,
             "transform": transform,
@@ -235,8 +254,22 @@ def _own_quality(encoder: str, wanted: str | None) -> str:
     return wanted
 
 
+def require_ending(output: Path) -> None:
+    """Refuse to give a file of visvm's own form the ending of another form."""
+    from visvm.encoders.images import SUFFIXES
+
+    ending = output.suffix.lower()
+    if ending in _OTHER_FORMS or ending in SUFFIXES:
+        raise InputError(
+            f"{output} would be a file of visvm's own form, which {ending} does not say. "
+            f"Call it {output.with_suffix('.visvm').name}.",
+            code="ending-other",
+        )
+
+
 def require_new(output: Path, force: bool) -> None:
     """Refuse to replace a file unless that is asked for."""
+    require_ending(output)
     if output.exists() and not force:
         advice = f"{output} already exists. Choose another name, or replace it with --force."
         raise ModelFileError(advice, code="file-exists")

@@ -73,7 +73,7 @@ def show_report(model: Path, report: SessionReport) -> None:
     if report.settled_on is not None:
         sample = f"a sample of {report.settled_on} images"
         console.print(f"λ, blocks and mixer were settled on {sample}; all were learned")
-    if (warning := first_session_note(report)) is not None:
+    if report.n_classes > 1 and (warning := first_session_note(report)) is not None:
         note(warning)
     if report.skipped:
         console.print(_skipped(report.skipped), markup=False)

@@ -6,14 +6,19 @@ from typing import Annotated
 import typer
 
 from visvm.cli.options import Json, Quiet
+from visvm.cli.plain import PlainCommand, PlainGroup
 
 Name = Annotated[str, typer.Argument(help="A name of 'visvm weights list'.")]
 
-weights_app = typer.Typer(help="Manage the encoders' weights.", no_args_is_help=True)
-cache_app = typer.Typer(help="Manage the features of images encoded before.", no_args_is_help=True)
+weights_app = typer.Typer(
+    help="Manage the encoders' weights.", no_args_is_help=True, cls=PlainGroup
+)
+cache_app = typer.Typer(
+    help="Manage the features of images encoded before.", no_args_is_help=True, cls=PlainGroup
+)
 
 
-@weights_app.command("list")
+@weights_app.command("list", cls=PlainCommand)
 def weights_list(as_json: Json = False) -> None:
     """List the encoders that have a name, and whether their weights are on this machine."""
     from visvm.cli.terminal import answer, out, table
@@ -33,7 +38,7 @@ def weights_list(as_json: Json = False) -> None:
     )
 
 
-@weights_app.command("fetch")
+@weights_app.command("fetch", cls=PlainCommand)
 def weights_fetch(
     name: Name = "dinov2-s14",
     source: Annotated[
@@ -52,7 +57,7 @@ def weights_fetch(
         out().print(str(path), markup=False)
 
 
-@weights_app.command("verify")
+@weights_app.command("verify", cls=PlainCommand)
 def weights_verify(
     name: Annotated[
         str | None, typer.Argument(help="A name; by default all that were fetched.")
@@ -70,7 +75,7 @@ def weights_verify(
         out().print("No weights here yet. Fetch some with 'visvm weights fetch'.")
 
 
-@weights_app.command("path")
+@weights_app.command("path", cls=PlainCommand)
 def weights_path(name: Name = "dinov2-s14") -> None:
     """Print where the weights of an encoder are."""
     from visvm.encoders import weights
@@ -78,7 +83,7 @@ def weights_path(name: Name = "dinov2-s14") -> None:
     typer.echo(weights.locate(name))
 
 
-@cache_app.command("info")
+@cache_app.command("info", cls=PlainCommand)
 def cache_info(as_json: Json = False) -> None:
     """Show where the features are, how many images they cover, and how large they may get."""
     from visvm.cli.terminal import answer
@@ -92,7 +97,7 @@ def cache_info(as_json: Json = False) -> None:
     answer(found, said, as_json=as_json)
 
 
-@cache_app.command("clear")
+@cache_app.command("clear", cls=PlainCommand)
 def cache_clear(quiet: Quiet = False) -> None:
     """Remove all cached features."""
     from visvm.cli.terminal import out

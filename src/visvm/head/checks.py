@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
@@ -157,6 +158,21 @@ def listed(classes: Labels) -> str:
     """
     names = [repr(name) for name in classes[:5].tolist()]
     return ", ".join(names + ["…"] * (len(classes) > 5)) or "none"
+
+
+def suggestion(label: object, classes: Labels) -> str:
+    """Return what helps where there is no such class: the name most like it, or some of them.
+
+    Examples
+    --------
+    >>> suggestion("Robbin", np.array(["robin", "wren"])), suggestion("owl", np.array(["wren"]))
+    ("Did you mean 'robin'?", "Known: 'wren'.")
+    """
+    names = {name.casefold(): name for name in classes.tolist() if isinstance(name, str) and name}
+    if isinstance(label, str):
+        for close in get_close_matches(label.casefold(), names, n=1):
+            return f"Did you mean {names[close]!r}?"
+    return f"Known: {listed(classes)}."
 
 
 def check_one_kind(classes: Labels, labels: Labels) -> None:

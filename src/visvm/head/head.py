@@ -12,7 +12,7 @@ import numpy as np
 
 from visvm.errors import InputError
 from visvm.head import memory
-from visvm.head.checks import Labels, check_one_kind, listed
+from visvm.head.checks import Labels, check_one_kind, suggestion
 from visvm.head.evidence import ridge_by_evidence
 from visvm.head.lift import Features
 from visvm.head.products import Array, product
@@ -180,7 +180,7 @@ class Head:
         names = self.classes.tolist()
         if old not in names:
             raise InputError(
-                f"There is no class {old!r}. Known: {listed(self.classes)}.", code="class-unknown"
+                f"There is no class {old!r}. {suggestion(old, self.classes)}", code="class-unknown"
             )
         if new in names and not merge:
             raise InputError(

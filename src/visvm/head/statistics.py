@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from visvm.errors import NeverLearnedError
-from visvm.head.checks import listed
+from visvm.head.checks import suggestion
 from visvm.head.products import Array, product
 from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter, never_learned, reordered
 
@@ -190,7 +190,7 @@ class Statistics:
         if len(unknown):
             raise NeverLearnedError(
                 f"Class {unknown.tolist()[0]!r} was never learned, so it cannot be forgotten. "
-                f"Known: {listed(self.classes)}.",
+                f"{suggestion(unknown.tolist()[0], self.classes)}",
                 code="class-never-learned",
             )
         given = np.zeros(len(self.classes))

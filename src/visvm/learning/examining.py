@@ -11,7 +11,7 @@ from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.sources import Source, as_source
 from visvm.encoders.transform import check_views
 from visvm.errors import InputError
-from visvm.head.checks import check_one_kind
+from visvm.head.checks import check_one_kind, suggestion
 from visvm.learning.checking import check_labelled
 from visvm.learning.findings import Check
 from visvm.learning.labelled import (
@@ -36,6 +36,7 @@ class ImageExaminer(ImagePredictor):
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
+        nested: bool | None = None,
         skip_unreadable: bool = False,
         views: str = "one",
         progress: Progress = silent,
@@ -45,12 +46,14 @@ class ImageExaminer(ImagePredictor):
         Parameters are those of ``learn``, and `views` is that of ``predict``.
         """
         check_views(views)
-        model, given, classes = self._known(), read_labelled(images, labels), set(self.classes_)
+        model, classes = self._known(), set(self.classes_)
+        given = read_labelled(images, labels, nested=nested)
         unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
         known = given.only(classes)
         if not known.labels:
             raise InputError(
-                f"The model knows none of the classes {some_of(unknown)}. Learn them first.",
+                f"The model knows none of the classes {some_of(unknown)}. "
+                f"{suggestion(unknown[0], model.classes)} Learn them first.",
                 code="classes-unknown",
             )
         samples = self._encode(known, progress, skip_unreadable, views)
@@ -64,6 +67,7 @@ class ImageExaminer(ImagePredictor):
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
+        nested: bool | None = None,
         progress: Progress = silent,
     ) -> Check:
         """Find what is wrong with labelled images, before they are learned or without that.
@@ -73,11 +77,11 @@ class ImageExaminer(ImagePredictor):
 
         Parameters
         ----------
-        images, labels
+        images, labels, nested
             As in ``learn``. Images that this model has learned from the same files lately are not
             added to it again.
         """
-        given = read_labelled(images, labels)
+        given = read_labelled(images, labels, nested=nested)
         encoder = self.load_encoder(progress)
         model = None if self.model_ is None or not len(self.model_.classes) else self.model_
         if model is not None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
-from visvm.encoders.images import find_images, is_image_name
 from visvm.encoders.pipeline import encode_files, refuse_unreadable
 from visvm.encoders.sources import (
     RemoteFile,
@@ -20,10 +19,10 @@ from visvm.encoders.sources import (
     as_source,
     expanded,
     is_uri,
-    list_classes,
 )
 from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError, shown
+from visvm.learning.folders import read_folder
 from visvm.model.labels import Label, check_label
 from visvm.progress import Progress
 
@@ -119,7 +118,9 @@ def none_readable() -> ImageError:
     return ImageError("None of the files is an image. Give some that are.", code="images-none")
 
 
-def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labelled:
+def read_labelled(
+    images: Images, labels: Sequence[Label] | None = None, *, nested: bool | None = None
+) -> Labelled:
     """Find out which files are meant, and what they show.
 
     Parameters
@@ -129,6 +130,9 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
         to its own folder); or, with `labels`, files or URIs.
     labels : sequence of str or int, optional
         One for every file.
+    nested : bool, optional
+        Of a folder whose images lie in folders of folders: whether the whole path names the class,
+        such as dogs/pug, or its first folder. None refuses such a folder.
     """
     if isinstance(images, (str, Path)):
         if labels is not None:
@@ -138,14 +142,14 @@ def read_labelled(images: Images, labels: Sequence[Label] | None = None) -> Labe
                 code="labels-without-list",
             )
         if isinstance(images, str) and is_uri(images):
-            return _from_uri(images)
-        return _from_path(expanded(images))
+            return _from_folder(images, nested)
+        return _from_path(expanded(images), nested)
     return _from_list([as_source(image) for image in images], labels)
 
 
-def _from_path(path: Path) -> Labelled:
+def _from_path(path: Path, nested: bool | None) -> Labelled:
     if os.path.isdir(path):  # which, unlike the method, is False for a name too long to exist
-        return _from_folder(path)
+        return _from_folder(path, nested)
     if path.suffix.lower() == ".csv":
         return _from_csv(path)
     what = "is neither a folder nor a CSV file" if os.path.exists(path) else "does not exist"
@@ -191,51 +195,17 @@ def _named(source: Source, place: int) -> str:
     return str(place + 1) if isinstance(source, bytes) else shown(Path(str(source)))
 
 
-def _from_folder(folder: Path) -> Labelled:
-    try:
-        children = sorted(folder.iterdir())
-    except OSError as error:
-        raise InputError(
-            f"The folder {shown(folder)} cannot be read: {error.strerror}. Correct its rights.",
-            code="folder-unreadable",
-        ) from error
-    classes = [
-        child for child in children if child.is_dir() and not child.name.startswith((".", "__"))
-    ]
-    loose = [child for child in children if child.is_file() and is_image_name(child)]
-    if not classes:
-        what = f"{len(loose)} images and no sub-folder" if loose else "nothing"
-        raise InputError(
-            f"{shown(folder)} has {what} in it. Sort the images into one sub-folder per class, "
-            "named after it.",
-            code="classes-missing",
-        )
-    if loose:
-        raise InputError(
-            f"{shown(loose[0])} lies beside the sub-folders. Move it into that of its class.",
-            code="image-outside-class",
-        )
-    paths: list[Source] = []
-    labels: list[Label] = []
-    for child in classes:
-        found = find_images(child)
-        if not found:
-            raise InputError(
-                f"The folder {shown(child)} has no images. Add some, or remove the folder.",
-                code="class-empty",
-            )
-        paths += found
-        labels += [check_label(child.name, f"the folder {shown(child)}")] * len(found)
-    return Labelled(paths, labels)
+def _from_folder(folder: str | Path, nested: bool | None) -> Labelled:
+    found = read_folder(folder, nested)
+    names = {name: check_label(name, _where(folder, name)) for _, name in found}
+    return Labelled([image for image, _ in found], [names[name] for _, name in found])
 
 
-def _from_uri(uri: str) -> Labelled:
-    sources: list[Source] = []
-    labels: list[Label] = []
-    for name, files in list_classes(uri).items():
-        sources += files
-        labels += [check_label(name, f"the folder {name} of {uri}")] * len(files)
-    return Labelled(sources, labels)
+def _where(folder: str | Path, name: str) -> str:
+    is_remote = isinstance(folder, str) and is_uri(folder)
+    return (
+        f"the folder {name} of {folder}" if is_remote else f"the folder {shown(Path(folder, name))}"
+    )
 
 
 def _from_csv(table: Path) -> Labelled:

@@ -27,7 +27,7 @@ from visvm.learning.labelled import (
 from visvm.learning.local import LocalEngine
 from visvm.learning.work import Engine, Learned, Work
 from visvm.model import changes
-from visvm.model.labels import Label, is_forgotten
+from visvm.model.labels import Label, is_forgotten, some_of
 from visvm.model.results import RidgeChoice, SessionReport, SessionTest, session_test
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
@@ -60,6 +60,7 @@ def learn_session(
     held_out = None
     if test is not None:
         wanted = test.only({*known, *work.images.labels})
+        _require_some(wanted, test)
         stage = "encoding test images"
         held_out = _encoded(wanted, work, [work.transform], stage, progress, work.skip_unreadable)
         clock.lap("test")
@@ -82,6 +83,17 @@ def learn_session(
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
     return changes.learned(after, calibration, report, key), report
+
+
+def _require_some(wanted: Labelled, test: Labelled) -> None:
+    """Refuse test images none of which is of a class that will be known."""
+    if not wanted.labels:
+        classes = list(dict.fromkeys(test.labels))
+        raise InputError(
+            f"The test images are of classes that are not learned ({some_of(classes)}). "
+            "Give test images of the classes learned.",
+            code="test-classes-unknown",
+        )
 
 
 def _unlearned(work: Work, head: Head) -> Model:

@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from visvm.errors import IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
-from visvm.head.checks import Labels
+from visvm.head.checks import Labels, suggestion
 from visvm.head.head import Head, as_rows
 from visvm.head.lift import Features
 from visvm.head.statistics import Statistics
 from visvm.model.checks import check_sums
-from visvm.model.labels import FORGOTTEN, Label, check_label, is_forgotten, some_of
+from visvm.model.labels import FORGOTTEN, Label, check_label, is_forgotten
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
 from visvm.model.state import AnsweredRequest, Calibration, EncoderId, MergedSite, Model
@@ -68,7 +68,16 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
     `features`, (n, V, n_inputs), are those of all views that were learned.
     """
     require_sums(model, "forget")
-    head = model.head.forgotten(*as_rows(features, labels)).solved()
+    try:
+        head = model.head.forgotten(*as_rows(features, labels)).solved()
+    except NeverLearnedError as error:
+        if error.code != "samples-never-learned":
+            raise
+        raise NeverLearnedError(
+            "These are not the photos that were learned under these labels: no photos could have "
+            "the sums left without them. Give the very photos that were learned.",
+            code=error.code,
+        ) from error
     return replace(model.with_head(head), learned=())
 
 
@@ -278,7 +287,7 @@ def class_forgotten(model: Model, label: Label) -> Model:
     known = model.classes.tolist()
     if label not in known:
         raise NeverLearnedError(
-            f"There is no class {label!r}. Known: {some_of(known)}.", code="class-unknown"
+            f"There is no class {label!r}. {suggestion(label, model.classes)}", code="class-unknown"
         )
     hidden = FORGOTTEN[0] if isinstance(label, str) else FORGOTTEN[1]
     return replace(

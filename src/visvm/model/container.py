@@ -11,12 +11,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
 from visvm.encoders.sources import expanded
@@ -37,12 +37,14 @@ Tensors = dict[str, Array]
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a file, so that nobody else writes it between reading and writing.
 
-    While another process holds it, `waiting` is called now and then; what it raises ends that.
+    While another process holds it, `waiting` is called now and then; what it raises ends that. The
+    lock file beside it is gone when nobody holds it any more.
     """
     path = _real(path)
     _require_folder(path)
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place, is_singleton=True)
+    again = lock.is_locked  # by this thread: what it held before ends later
     try:
         _make(place)  # where it cannot be made, waiting for it would never end
         _acquire(lock, waiting)
@@ -55,7 +57,11 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     try:
         yield
     finally:
+        if not again and os.name == "posix":
+            _remove(place, lock)  # while it is ours: nobody can hold a file of this name
         lock.release()
+        if not again and os.name != "posix":
+            _remove(place, lock)  # which the system refuses while anybody has it open
 
 
 def _make(place: Path) -> None:
@@ -63,7 +69,15 @@ def _make(place: Path) -> None:
     os.close(os.open(place, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666))
 
 
+def _remove(place: Path, lock: BaseFileLock) -> None:
+    """Remove the file of a lock; where files are no locks, the file itself is, and ends with it."""
+    if not isinstance(lock, SoftFileLock):
+        with suppress(OSError):
+            place.unlink(missing_ok=True)
+
+
 def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
+    """Take a lock, of the file that has its name now: the one before it removes that file."""
     timeout = 0.0
     while True:
         try:
@@ -72,7 +86,20 @@ def _acquire(lock: BaseFileLock, waiting: Callable[[], None]) -> None:
             waiting()
             timeout = _LOOK_SECONDS
         else:
-            return
+            if _is_in_place(lock):
+                return
+            lock.release()
+
+
+def _is_in_place(lock: BaseFileLock) -> bool:
+    """Whether a lock that is held is of the file with its name, and not of one removed since."""
+    held = lock._context.lock_file_fd  # the only way to know which file it is
+    if os.name != "posix" or held is None:
+        return True
+    try:
+        return os.path.samestat(os.fstat(held), os.stat(lock.lock_file))
+    except FileNotFoundError:
+        return False
 
 
 def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:

@@ -236,7 +236,12 @@ class SessionReport:
 
 def first_session_note(report: SessionReport) -> str | None:
     """Return what a user who began with little should know."""
-    if report.base and (report.n_classes < 2 or report.n_images < 5 * report.n_classes):
+    if report.base and report.n_classes < 2:
+        return (
+            "The first session sets a model up for good, and this one had a single class. "
+            "Better begin a new model with two or more."
+        )
+    if report.base and report.n_images < 5 * report.n_classes:
         return (
             "The first session sets a model up for good, and this one had few classes or images. "
             "Better begin a new model with more of both."

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.transform import DEFAULT_TRANSFORM, Transform
 from visvm.errors import InputError, ModelFileError
+from visvm.head.checks import suggestion
 from visvm.image_classifier import ImageClassifier
 from visvm.model.changes import answered
 from visvm.model.labels import Label
@@ -153,7 +154,8 @@ class Service:
     def require_class(self, label: Label) -> None:
         """Refuse the label of a class that is not known."""
         if label not in self.store.current.counts and not self.store.overtaken:
-            detail = f"{label!r} is not a class of the model. See /api/model for those that are."
+            known = np.array(list(self.store.current.counts))
+            detail = f"There is no class {label!r}. {suggestion(label, known)}"
             raise InputError(detail, code="class-unknown")
 
     def require_no_class(self, label: Label) -> None:

@@ -176,9 +176,14 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
         """
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
-            test = form.labelled("test_images") if "test_images" in form.labels else None
-            report = classifier.learn(*form.labelled("images"), test=test, progress=progress)
-            notes = first_session_note(report), ridge_note(report)
+            images, test, untested = form.labelled("images"), None, None
+            if "test_images" in form.labels:
+                test = form.labelled("test_images")
+                # a browser may keep photos of classes that were renamed or forgotten since
+                if set(test[1]).isdisjoint({*classifier.classes_, *images[1]}):
+                    test, untested = None, "None of the test photos is of a class that it knows."
+            report = classifier.learn(*images, test=test, progress=progress)
+            notes = first_session_note(report), ridge_note(report), untested
             return schemas.describe_session(report, *notes).model_dump()
 
         job = service.change("learn", work, form.held.pop_all(), form.asked)
