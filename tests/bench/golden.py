@@ -15,6 +15,9 @@ from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.plan import unmet
 from visvm.bench.streams import ClassStream, Samples, class_order, session_sizes
+from visvm.bench.texts import ClassTexts
+from visvm.encoders.joint import Tail
+from visvm.encoders.texts import Phrases, TextFeatures, unit
 
 FILE = Path(__file__).with_name("golden.json")
 DIMS = (8, 8, 12)
@@ -36,12 +39,34 @@ def draw(noise=0.0):
     return *parts, generator.normal(size=(DIMS[-1], 10)).astype(np.float32)
 
 
+def say(projection):
+    """Text features of the nine classes, by two prompts; and what is said of them and of pairs."""
+    centres = np.random.default_rng(3).normal(size=(9, sum(DIMS)))[:, -DIMS[-1] :] + 0.5
+    generator, exact = np.random.default_rng(4), unit(centres @ projection)
+
+    def near(places):
+        noise = generator.normal(size=(len(places), exact.shape[1]))
+        return unit(exact[places] + 0.15 * noise).astype(np.float32)
+
+    alone = [(label, -1) for label in range(9) for _ in range(12)]
+    pairs = [(a, b) for a in range(9) for b in range(9) if a != b]
+    classes = np.array(alone + pairs)
+    phrases = Phrases(tuple(map(str, classes)), near(classes[:, 0]), classes)
+    features = np.stack([near(np.arange(9)) for _ in range(2)], axis=1)
+    return TextFeatures(tuple("abcdefghi"), features, ("a {}", "the {}"), phrases=phrases)
+
+
 def answers(entry, noise=0.0):
     """What a method answers after every session for the test images of all it has seen: digits."""
     train, test, projection = draw(noise)
     small = {"n_components": WIDTH} if "n_components" in entry.options else {}
-    method = entry.make(Setup(DIMS, lambda final: final @ projection), **small)
-    stream = ClassStream(train, test, class_order(9, 1993), SIZES)
+    order = class_order(9, 1993)
+    stream = ClassStream(train, test, order, SIZES)
+    about = {}
+    if "text" in entry.needs:
+        texts = ClassTexts(say(projection), order, lambda: sum(stream.sizes))
+        about = {"tail": Tail(projection.astype(np.float64)), "texts": texts}
+    method = entry.make(Setup(DIMS, lambda final: final @ projection, **about), **small)
     found = []
     for session in stream:
         method.learn(session.features, session.labels)
@@ -98,7 +123,7 @@ def store(entries, stored):
 
 def runnable():
     """The methods whose needs can be met here."""
-    return [entry for entry in METHODS.values() if not unmet(entry)]
+    return [entry for entry in METHODS.values() if not unmet(entry, text=True)]
 
 
 def main():

@@ -11,6 +11,7 @@ from visvm.bench.report.summary import BASELINES, ORACLE, OURS
 from visvm.errors import InputError
 
 BUILT_IN = {*BASELINES, OURS, ORACLE}
+WITH_TEXT = {entry.name for entry in METHODS.values() if "text" in entry.needs}
 NAMES = [
     *(
         "table1",
@@ -21,7 +22,7 @@ NAMES = [
         "backbones",
         "forgetting",
     ),
-    *("classifier-choice", "overhead", "trainable-parameters", "training-time", "smoke"),
+    *("classifier-choice", "overhead", "trainable-parameters", "training-time", "smoke", "text"),
 ]
 
 
@@ -41,7 +42,11 @@ def test_recipes_name_what_there_is(name):
 def test_table_1_has_eighteen_settings():
     recipe = read_recipe("table1")
     assert len(recipe.datasets) * len(recipe.protocols) == 18
-    assert set(recipe.methods) >= BUILT_IN - {"zs-clip"}
+    assert set(recipe.methods) >= BUILT_IN - WITH_TEXT
+
+
+def test_the_recipe_of_texts_has_every_method_that_needs_them():
+    assert set(read_recipe("text").methods) >= WITH_TEXT
 
 
 def test_sensitivity_varies_one_option_at_a_time_on_validation_images():
@@ -54,7 +59,7 @@ def test_sensitivity_varies_one_option_at_a_time_on_validation_images():
 
 
 def test_the_smoke_test_runs_every_method():
-    assert set(read_recipe("smoke").methods) >= BUILT_IN - {"zs-clip"}
+    assert set(read_recipe("smoke").methods) >= BUILT_IN - WITH_TEXT
 
 
 def test_five_seeds_each():

@@ -213,10 +213,10 @@ def test_unknown_data_encoders_and_transforms_are_refused_before_any_work(place,
 
 def test_a_method_that_cannot_run_is_said_to_be_left_out(place):
     (group,) = plan(recipe(place, methods=["zs-clip", "simplecil"]), None, load_encoder, silent)
-    assert "text encoder" in group.refused["zs-clip"]
+    assert "give --text FILE" in group.refused["zs-clip"]
     assert [run.method for run in group.runs] == ["simplecil"]
     with refused("method-unmet", EncoderError):
-        METHODS["zs-clip"].make(Setup((6,), lambda final: final))
+        Entry("mine", None, needs=("images",)).make(Setup((6,), lambda final: final))
 
 
 @pytest.mark.parametrize(

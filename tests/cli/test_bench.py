@@ -141,7 +141,7 @@ def test_a_method_that_cannot_run_is_left_out_unless_it_is_asked_for(bench):
     assert code == 0
     assert "zs-clip is left out" in err
     for more in ([], ["--dry-run"]):
-        refused(bench("ablation", *more, methods="zs-clip,vis"), "text encoder")
+        refused(bench("ablation", *more, methods="zs-clip,vis"), "give --text FILE")
 
 
 def test_quiet_says_nothing(bench):

@@ -12,6 +12,7 @@ from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.pipeline import BATCH_SIZE, encode_files, encode_stream
 from visvm.encoders.sources import content_of
+from visvm.encoders.texts import TextFeatures
 from visvm.encoders.transform import Transform
 from visvm.errors import ImageError
 from visvm.progress import Progress
@@ -24,6 +25,7 @@ class EncodedData:
     classes: list[str]
     train: Samples
     test: Samples
+    texts: TextFeatures | None = None  # of its classes, in their order
 
 
 def encode_data(

@@ -15,13 +15,17 @@ from visvm.bench.methods.method import Entry, Setup
 from visvm.bench.recipe import Recipe
 from visvm.bench.rows import Run
 from visvm.bench.streams import Samples, plain_protocol, session_sizes, validation_split
+from visvm.bench.texts import mismatch
 from visvm.encoders.encoder import Encoder
+from visvm.encoders.joint import tail_of
+from visvm.encoders.sources import expanded
+from visvm.encoders.texts import TextFeatures, read_texts
 from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, InputError, WeightsError
 from visvm.progress import Progress
 
 _UNMET = {
-    "text": "a text encoder, which no encoder of visvm has",
+    "text": "the text features of the class names: give --text FILE ('visvm text encode' makes it)",
     "images": "the images themselves, and the benchmark hands out features only",
     "torch": "torch, which is not installed: pip install 'visvm[torch]'",
 }
@@ -38,6 +42,7 @@ class RunGroup:
     runs: list[Run]
     refused: dict[str, str]  # methods that cannot run with this encoder, and why
     n_shared: int  # test images that are training images too
+    texts: TextFeatures | None = None  # of the classes, in their order
 
     @property
     def n_images(self) -> int:
@@ -61,7 +66,8 @@ class RunGroup:
 
     def setup(self, run: Run) -> Setup:
         """Return what the run's method knows before it starts."""
-        return Setup(self.encoder.layer_dims, self.encoder.project, run.seed)
+        encoder = self.encoder
+        return Setup(encoder.layer_dims, encoder.project, run.seed, tail_of(encoder))
 
 
 def plan(
@@ -72,6 +78,7 @@ def plan(
     The data sets lie in the folder `root`. Nothing is encoded yet.
     """
     check_methods(recipe)
+    texts = _read_texts(recipe)
     require_present(recipe.datasets, root)
     loaded = []
     for number, name in enumerate(recipe.datasets):
@@ -79,7 +86,8 @@ def plan(
         data = load_dataset(
             name, root, train_per_class=recipe.train_per_class, test_per_class=recipe.test_per_class
         )
-        loaded.append((data, _protocols(recipe, name, data), read_content(data)))
+        said = None if texts is None else texts.of(data.classes)
+        loaded.append((data, _protocols(recipe, name, data), read_content(data), said))
     progress("reading data sets", len(recipe.datasets), len(recipe.datasets))
     for encoder_name in recipe.encoders[1:]:
         # what is wrong with the last one should not come to light after hours
@@ -87,8 +95,8 @@ def plan(
     for encoder_name in recipe.encoders:
         encoder = load_encoder(encoder_name)
         transform = Transform(recipe.transform, encoder.preprocessing)
-        refused = _refusals(recipe, encoder)
-        for data, protocols, content in loaded:
+        refused = _refusals(recipe, encoder, texts)
+        for data, protocols, content, said in loaded:
             where = {
                 "dataset": data.name,
                 "data_digest": content.digest,
@@ -97,14 +105,23 @@ def plan(
                 "transform": recipe.transform,
                 "transform_key": transform.key,
             }
-            runs = {run.key: run for run in _runs(recipe, protocols, refused, where)}
-            yield RunGroup(data, encoder, transform, list(runs.values()), refused, content.n_shared)
+            about = {} if said is None else {"text": said.digest, "text_of": _described(said)}
+            runs = {run.key: run for run in _runs(recipe, protocols, refused, where, about)}
+            chosen, n_shared = list(runs.values()), content.n_shared
+            yield RunGroup(data, encoder, transform, chosen, refused, n_shared, said)
 
 
 def _runs(
-    recipe: Recipe, protocols: list[str], refused: dict[str, str], where: dict[str, str]
+    recipe: Recipe,
+    protocols: list[str],
+    refused: dict[str, str],
+    where: dict[str, str],
+    about: dict[str, str],
 ) -> Iterator[Run]:
-    """Make a run of every combination, some of which may be the same."""
+    """Make a run of every combination, some of which may be the same.
+
+    `about` is what the text features are, for methods that need them.
+    """
     for protocol, order_seed, method, seed, options in product(
         protocols,
         recipe.class_order_seeds,
@@ -121,6 +138,7 @@ def _runs(
             seed=seed,
             options=METHODS[method].changed(options),
             split=recipe.split,
+            **(about if "text" in METHODS[method].needs else {}),
         )
 
 
@@ -151,14 +169,40 @@ def check_methods(recipe: Recipe) -> None:
             )
 
 
-def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
+def _read_texts(recipe: Recipe) -> TextFeatures | None:
+    """Read the text features that a recipe names, if any method that is run needs them."""
+    needed = any("text" in METHODS[method].needs for method in recipe.methods)
+    if recipe.text and not needed:
+        raise InputError(
+            "Text features are given, but no method that is run needs them. Leave them out.",
+            code="text-unused",
+        )
+    return read_texts(expanded(recipe.text)) if recipe.text else None
+
+
+def _described(texts: TextFeatures) -> str:
+    """Say in short what text features encode."""
+    if not texts.prompts:
+        return "text of unknown prompts"
+    first, *others = texts.prompts
+    return f"{first} and {len(others)} more" if others else first
+
+
+def _refusals(recipe: Recipe, encoder: Encoder, texts: TextFeatures | None) -> dict[str, str]:
     """Find methods that cannot work here or with this encoder, and why.
 
     Whatever else they raise, they raise again when they are run.
     """
-    setup, refused = Setup(encoder.layer_dims, encoder.project), {}
+    tail = tail_of(encoder)
+    setup, refused = Setup(encoder.layer_dims, encoder.project, tail=tail), {}
+    blank = np.zeros((1, encoder.layer_dims[-1]), dtype=np.float32)
+    width = encoder.project(blank).shape[1] if texts is not None else 0
+    strange = "" if texts is None else mismatch(texts, width, encoder.digest)
     for entry in (METHODS[method] for method in recipe.methods):
-        if reason := unmet(entry):
+        reason = unmet(entry, text=texts is not None)
+        if not reason and strange and "text" in entry.needs:
+            reason = f"{entry.name} cannot use them: {strange}"
+        if reason:
             refused[entry.name] = reason
             continue
         try:
@@ -170,10 +214,11 @@ def _refusals(recipe: Recipe, encoder: Encoder) -> dict[str, str]:
     return refused
 
 
-def unmet(entry: Entry) -> str:
-    """Say which need of a method cannot be met; empty if all can."""
+def unmet(entry: Entry, *, text: bool = False) -> str:
+    """Say which need of a method cannot be met; empty if all can. `text`: there are features."""
+    met = {"text": text, "torch": find_spec("torch") is not None}
     for need in entry.needs:
-        if need in _UNMET and not (need == "torch" and find_spec("torch")):
+        if need in _UNMET and not met.get(need):
             return f"{entry.name} needs {_UNMET[need]}"
     return ""
 

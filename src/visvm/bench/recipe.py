@@ -39,6 +39,7 @@ class Recipe(Struct, frozen=True):
     options: dict[str, _Value] = {}  # given to every method that has an option of this name
     # Options that are varied one at a time, the others staying as they are; given likewise.
     vary: dict[str, Annotated[list[_Value], Meta(min_length=1)]] = {}
+    text: str = ""  # a file of text features, for the methods that need them
     split: Literal["test", "validation"] = "test"  # validation: of the training images, 4:1
     train_per_class: _Count | None = None  # use only the first so many images of every class
     test_per_class: _Count | None = None

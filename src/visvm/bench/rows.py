@@ -51,12 +51,14 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0  # of the method's own random numbers
     options: dict[str, Any] = {}  # of the method, as far as they differ from its defaults
     split: str = "test"  # or "validation": a fifth of the training images, the rest trained on
+    text: str = ""  # digest of the text features, of methods that need them
+    text_of: str = ""  # what these say, in short: a prompt, or the name of the file
 
     @property
     def key(self) -> str:
         """A short digest to find a run again, wherever its data and encoder lie on the disk."""
         content = msgspec.to_builtins(self)
-        del content["dataset"], content["encoder"]
+        del content["dataset"], content["encoder"], content["text_of"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

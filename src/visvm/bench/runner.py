@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from dataclasses import replace as altered
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -18,10 +19,12 @@ from visvm.bench.environment import code_digest, describe_environment, load_aver
 from visvm.bench.features import EncodedData, encode_data, seconds_per_image
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
+from visvm.bench.methods.text import project_final
 from visvm.bench.metrics import score
 from visvm.bench.plan import RunGroup
 from visvm.bench.rows import Results, Row, Run
 from visvm.bench.streams import ClassStream, class_order, session_sizes, validation_split
+from visvm.bench.texts import ClassTexts, require_kinship
 from visvm.encoders.cache import FeatureCache
 from visvm.errors import InputError, VisvmError
 from visvm.head.memory import peak_bytes, reset_peak
@@ -54,6 +57,7 @@ def execute(
     if not missing:
         return
     encoded = encode_data(group.data, group.encoder, group.transform, cache, progress)
+    encoded = altered(encoded, texts=group.texts)
     encode_seconds = seconds_per_image(group.data, group.encoder, group.transform)
     stage = f"runs on {group.data.name} with {group.encoder.name}"
     for number, run in enumerate(missing):
@@ -98,7 +102,12 @@ def measure(
     order = class_order(len(data.classes), run.class_order_seed)
     sizes = session_sizes(run.protocol, len(order))
     stream = ClassStream(train, test, order, sizes)
-    method = METHODS[run.method].make(setup, **run.options)
+    entry = METHODS[run.method]
+    if data.texts is not None and "text" in entry.needs:
+        require_kinship(data.texts, train, lambda rows: project_final(rows, setup))
+        texts = ClassTexts(data.texts, order, lambda: sum(stream.sizes))
+        setup = altered(setup, texts=texts)
+    method = entry.make(setup, **run.options)
     environment, code = describe_environment(), code_digest(type(method))
     for session in stream:
         progress("sessions of this run", session.number - 1, len(sizes))

@@ -47,6 +47,7 @@ def bench(
     components: Annotated[int | None, _COMPONENTS] = None,
     train_per_class: Annotated[int | None, _TRAIN] = None,
     test_per_class: Annotated[int | None, _TEST] = None,
+    text: Annotated[str | None, _option("Text features of the classes, a file.", "none")] = None,
     data: Annotated[Path | None, _option("Folder of the data sets.", "VISVM_DATA")] = None,
     output: Annotated[Path, _OUT] = Path("results"),
     dry_run: Annotated[bool, _DRY_RUN] = False,
@@ -68,6 +69,7 @@ def bench(
         "feature_seeds": _seeds(feature_seeds, "--feature-seeds"),
         "train_per_class": train_per_class,
         "test_per_class": test_per_class,
+        "text": text,
     }
     chosen, insist = _read(recipes, changes, components), methods is not None
     with progress_bars(quiet) as progress:

@@ -5,6 +5,7 @@ Reading order: ``encoder`` (what an encoder is), ``transform`` (a picture → th
 ``sources`` (where the files are), ``catalog`` (the encoders that have a name), ``download``,
 ``graph`` and ``weights`` (how their weights get here), ``onnx`` (the default engine), ``tower``,
 ``huggingface`` and ``open_clip`` (the engine of the extra ``torch``, and its checkpoints),
+``joint`` (CLIP's last norm and projection apart), ``texts`` (text features of class names, a file),
 ``loading`` (a name → an encoder), ``presets`` (names by the time an image may take), ``cache``
 (features on disk),
 ``pipeline`` (images → features).

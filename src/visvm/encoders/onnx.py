@@ -32,6 +32,7 @@ from visvm.encoders.encoder import (
     check_final,
 )
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
+from visvm.encoders.joint import Tail, read_tail
 from visvm.encoders.resolution import patch_side, resize_graph, sized_digest
 from visvm.errors import EncoderError
 from visvm.progress import Progress
@@ -116,6 +117,16 @@ class OnnxEncoder:
             return final
         (projected,) = self._projection.run(None, {self._projection.get_inputs()[0].name: final})
         return np.asarray(projected)
+
+    @cached_property
+    def tail(self) -> Tail | None:
+        """Last norm and projection, for methods that need them apart; None if there are none."""
+        packed = self._session.get_modelmeta().custom_metadata_map.get(PROJECTION)
+        if packed is None:
+            return None
+        import onnx
+
+        return read_tail(onnx.load_from_string(base64.b64decode(packed)))
 
     @cached_property
     def _projection(self) -> onnxruntime.InferenceSession | None:

@@ -20,6 +20,7 @@ from visvm.encoders.encoder import (
     Projected,
     check_final,
 )
+from visvm.encoders.joint import Tail
 from visvm.encoders.resolution import check_size, sized_digest
 from visvm.errors import EncoderError, InputError, WeightsError
 
@@ -179,6 +180,19 @@ class TowerEncoder:
                     )
                 features = parts[name](features)
         return cast(Projected, features.cpu().numpy())
+
+    @property
+    def tail(self) -> Tail | None:
+        """Last norm and projection, for methods that need them apart; None if it is not CLIP's."""
+        if self._family.projection != _CLIP.projection:
+            return None
+        parts = {plain_name(name): part for name, part in self._module.named_modules()}
+        norm, projection = (cast(Any, parts.get(name)) for name in self._family.projection)
+        matrix, gain, bias = (
+            np.asarray(each.cpu().numpy(), dtype=np.float64)
+            for each in (projection.weight.T, norm.weight, norm.bias)
+        )
+        return Tail(matrix, gain, bias, float(norm.eps))
 
 
 def import_torch() -> tuple[Any, Any]:

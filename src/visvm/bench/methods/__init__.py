@@ -1,6 +1,6 @@
 """The learners that are compared, one file each; ``method`` says what a learner is.
 
-``sums`` and ``linear`` are what several share.
+``sums`` and ``linear`` are what several share; ``text``, what those that lean on text do.
 """
 
 from importlib import import_module
@@ -19,6 +19,7 @@ _FILES = (
     "lssvm",
     "vis",
     "vis_oracle",
+    "vis_text",
 )
 """A line for every file with methods, in the order of the report."""
 

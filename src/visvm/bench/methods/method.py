@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visvm.bench.streams import ClassNumbers
+from visvm.bench.texts import ClassTexts
 from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.joint import Tail
 from visvm.errors import EncoderError
 
 Projection = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -35,6 +37,8 @@ class Setup:
     layer_dims: tuple[int, ...]  # width of every block's feature
     project: Projection  # the encoder's last norm, and CLIP's projection after it
     seed: int = 0  # of whatever the method draws at random
+    tail: Tail | None = None  # the encoder's last norm and projection apart, where they are known
+    texts: ClassTexts | None = None  # for methods that need text: of the classes that have arrived
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ def ablation(material: Material) -> Section | None:
     )
     if all(each.run.method != "zs-clip" for each in material.finished):
         intro += (
-            " zs-clip, the paper's first bar, is left out: it needs the text encoder of CLIP, and "
-            "only image encoders were run."
+            " zs-clip, the paper's first bar, is left out: it needs the text features of the "
+            "class names (--text)."
         )
     return _bars_section(material, "Ablation", intro, _ABLATION)
 
