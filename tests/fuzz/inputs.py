@@ -40,11 +40,13 @@ ON_MODELS = (
 ON_PICTURES = (
     ("predict", "whole.visvm", "x.png", "--no-cache"),
     ("evaluate", "whole.visvm", "x.csv", "--skip-unreadable"),
+    ("check", "x.csv", "--model", "whole.visvm", "--html", "out.html", "--no-cache"),
     ("learn", "x.visvm", "x.csv", "--again", "--skip-unreadable"),
 )
 ON_TABLES = (
     ("learn", "x.visvm", "x.csv"),
     ("evaluate", "whole.visvm", "x.csv"),
+    ("check", "x.csv", "--encoder", "tiny.onnx", "--fix-list", "out.csv", "--force"),
     ("forget", "x.visvm", "x.csv"),
 )
 ON_ENCODERS = (

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visvm.head.doubts import doubts_of, far_off, groups_alike, joined
+from visvm.head.calibration import inverse_temperature, log_likelihoods
+from visvm.head.doubts import doubts_of, far_off, joined, likeness_of
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 40))
@@ -12,12 +13,16 @@ def test_the_suggested_class_is_the_best_of_the_others(seed, n_classes, n):
     generator = np.random.default_rng(seed)
     scores, targets = generator.normal(size=(n, n_classes)), generator.integers(n_classes, size=n)
     found = doubts_of(scores, targets)
-    for row, target, suggested, confidence in zip(
-        scores, targets, found.suggested, found.confidence, strict=True
+    for row, target, suggested, loses in zip(
+        scores, targets, found.suggested, found.loses, strict=True
     ):
         others = [place for place in range(n_classes) if place != target]
         assert suggested == max(others, key=lambda place: row[place])
-        assert (confidence > 0.5) == (row[suggested] > row[target])
+        assert loses == (row[suggested] > row[target])
+    order = np.argsort(found.confidence)  # a photo whose label has the lowest share comes last
+    beta = inverse_temperature(log_likelihoods(scores, targets))
+    own = np.exp(beta * scores)[np.arange(n), targets] / np.exp(beta * scores).sum(axis=1)
+    assert np.all(np.diff(own[order]) <= 1e-12)
 
 
 def test_one_class_leaves_nothing_to_suggest():
@@ -45,9 +50,20 @@ def test_copies_are_found_among_classes_that_are_close_together():
     labels = np.repeat(np.arange(3), 1000)  # more than are compared at once
     X = centres[labels] + generator.normal(size=(3000, 40))
     X[2500] = X[7] + 0.1 * generator.normal(size=40)
-    assert groups_alike(X, labels) == [[7, 2500]]
+    assert likeness_of(X, labels).groups == [[7, 2500]]
 
 
 def test_nothing_is_far_off_among_equals():
     assert not far_off(np.ones(5)).any()
     assert far_off(np.zeros(0)).shape == (0,)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12))
+def test_gaps_are_those_to_the_three_nearest(seed, n):
+    X = np.random.default_rng(seed).normal(size=(n, 5))
+    found = likeness_of(X, np.zeros(n, dtype=int))
+    units = X - X.mean(axis=0)
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    for place, gap in enumerate(found.gaps):
+        others = sorted(1 - units[place] @ units[other] for other in range(n) if other != place)
+        assert np.isclose(gap, np.mean(others[:3]), atol=1e-5)

@@ -9,7 +9,6 @@ from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.errors import InputError, ModelFileError
-from visvm.learning.findings import CONFIDENT
 
 OPTIONS = {"n_components": 60, "cache": False, "ridge": 1.0, "layers": (1, 3)}
 
@@ -45,7 +44,7 @@ def test_planted_faults_are_found(photos, encoder):
     check = ImageClassifier(encoder, **OPTIONS).check(photos)
     wrong = {(each.path.rsplit("/", 1)[-1], each.label, each.suggested) for each in check.wrong}
     assert wrong == {("wrong.png", "green", "red"), ("copy.png", "green", "blue")}
-    assert all(each.confidence >= CONFIDENT for each in check.wrong)
+    assert all(each.confidence >= check.sure for each in check.wrong)
     (same,) = (group for group in check.duplicates if group.exact)
     assert names(same.photos) == [["blue", "0-5.png"], ["blue", "copy.png"], ["green", "copy.png"]]
     assert same.across

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import expit
 
-from visvm.head.calibration import inverse_temperature, log_likelihoods
+from visvm.head.calibration import log_likelihoods, probabilities
 from visvm.head.products import Array, Indices
 
 # Of nearly the same picture are features about their mean whose cosine is so large, and which are
 # so much closer than samples of their classes are to one another: benchmarks/CHECK.md.
 _ALIKE, _CLOSER = 0.85, 0.2
-_FAR = 3.5  # deviations of a logarithm
+_NEAREST = 3  # samples by which it is told whether one is unlike all others
+_FAR, _LEAST_DEVIATION = 3.5, 0.05
 _ROWS = 1024  # compared with all others at once
 _MOST_OF_A_CLASS = 200  # by which it is told how close samples of a class are
 
@@ -32,11 +32,17 @@ class Doubts:
     suggested : array of shape (n,)
         Column of the likeliest class but the sample's own; -1 where there is no other.
     confidence : array of shape (n,)
-        How likely that class is, of the two; above 0.5 the sample's own label loses.
+        How likely it is, by the calibrated probabilities, that the sample's own class is another.
+    score : array of shape (n,)
+        How likely the suggested class is.
+    loses : array of shape (n,)
+        Whether the suggested class has the higher score.
     """
 
     suggested: Indices
     confidence: Array
+    score: Array
+    loses: NDArray[np.bool_]
 
 
 def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) -> Doubts:
@@ -54,23 +60,40 @@ def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) ->
     --------
     >>> scores = np.array([[1.0, -1.0], [-1.0, 1.0], [0.9, -0.9]])
     >>> found = doubts_of(scores, np.array([0, 1, 1]))
-    >>> found.suggested.tolist(), (found.confidence > 0.5).tolist()
+    >>> found.suggested.tolist(), found.loses.tolist()
     ([1, 0, 0], [False, False, True])
     """
     n, n_classes = scores.shape
     if n_classes < 2 or not n:
-        return Doubts(np.full(n, -1), np.zeros(n))
+        return Doubts(np.full(n, -1), np.zeros(n), np.zeros(n), np.zeros(n, dtype=bool))
     rows = np.arange(n)
     others = scores.copy()
     others[rows, targets] = -np.inf
     suggested = others.argmax(axis=1)
-    beta = inverse_temperature(log_likelihoods(scores, targets) + measured)
-    margin = others[rows, suggested] - scores[rows, targets]
-    return Doubts(suggested, np.asarray(expit(beta * margin)))
+    chances = probabilities(scores, log_likelihoods(scores, targets) + measured)
+    loses = others[rows, suggested] > scores[rows, targets]
+    own, best = chances[rows, targets], chances[rows, suggested]
+    return Doubts(suggested, 1.0 - own, best, loses)
 
 
-def groups_alike(features: NDArray[np.floating], targets: Indices) -> list[list[int]]:
-    """Return groups of samples that show nearly the same, of any classes; each is sorted.
+@dataclass(frozen=True, eq=False)
+class Likeness:
+    """How samples resemble one another.
+
+    Attributes
+    ----------
+    groups : list of lists
+        Samples that show nearly the same, of any classes; each list is sorted.
+    gaps : array of shape (n,)
+        One minus the cosine with the three nearest others, their mean.
+    """
+
+    groups: list[list[int]]
+    gaps: Array
+
+
+def likeness_of(features: NDArray[np.floating], targets: Indices) -> Likeness:
+    """Compare all samples with one another.
 
     Parameters
     ----------
@@ -81,20 +104,26 @@ def groups_alike(features: NDArray[np.floating], targets: Indices) -> list[list[
     Examples
     --------
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.01], [-1.0, -1.0]])
-    >>> groups_alike(X, np.array([0, 0, 1, 1]))
+    >>> likeness_of(X, np.array([0, 0, 1, 1])).groups
     [[0, 2]]
     """
     units = (features - features.mean(axis=0)).astype(np.float32)
     units /= np.maximum(np.linalg.norm(units, axis=1, keepdims=True), 1e-12)
     least = np.maximum(_ALIKE, 1.0 - _CLOSER * _gaps(units, targets))
-    pairs = [np.empty((0, 2), dtype=np.intp)]
+    pairs, gaps = [np.empty((0, 2), dtype=np.intp)], np.zeros(len(units))
+    nearest = min(_NEAREST, len(units) - 1)
     for begin in range(0, len(units), _ROWS):
         here = slice(begin, begin + _ROWS)
+        cosines = units[here] @ units.T
+        rows = np.arange(len(cosines))
+        cosines[rows, begin + rows] = -2.0
         # both must be close to the other, as their classes go
-        limit = np.maximum(least[here, None], least[begin:])
-        first, second = np.nonzero(units[here] @ units[begin:].T >= limit)
-        pairs.append(begin + np.stack([first, second], axis=1)[second > first])
-    return joined(len(units), np.concatenate(pairs))
+        first, second = np.nonzero(cosines >= np.maximum(least[here, None], least))
+        pairs.append(np.stack([begin + first, second], axis=1)[second > begin + first])
+        if nearest:
+            cosines.partition(len(units) - nearest, axis=1)
+            gaps[here] = 1.0 - cosines[:, -nearest:].mean(axis=1)
+    return Likeness(joined(len(units), np.concatenate(pairs)), gaps)
 
 
 def _gaps(units: NDArray[np.float32], targets: Indices) -> Array:
@@ -123,17 +152,16 @@ def joined(n: int, pairs: Indices) -> list[list[int]]:
     return sorted(part.tolist() for part in np.split(order, ends) if len(part) > 1)
 
 
-def far_off(distances: Array) -> NDArray[np.bool_]:
-    """Return which distances, (n,), are far above what is usual among them.
+def far_off(gaps: Array) -> NDArray[np.bool_]:
+    """Return which gaps, (n,), are far above what is usual among them.
 
     Examples
     --------
-    >>> far_off(np.array([1.0, 1.1, 0.9, 1.2, 1.0, 9.0])).tolist()
+    >>> far_off(np.array([0.4, 0.5, 0.3, 0.45, 0.4, 1.1])).tolist()
     [False, False, False, False, False, True]
     """
-    if not len(distances):
+    if not len(gaps):
         return np.zeros(0, dtype=bool)
-    logs = np.log(np.maximum(distances, 1e-12))
-    middle = np.median(logs)
-    deviation = 1.4826 * float(np.median(np.abs(logs - middle)))  # of a normal distribution
-    return np.asarray(logs > middle + _FAR * max(deviation, 0.1))
+    middle = np.median(gaps)
+    deviation = 1.4826 * float(np.median(np.abs(gaps - middle)))  # of a normal distribution
+    return np.asarray(gaps > middle + _FAR * max(deviation, _LEAST_DEVIATION))

@@ -7,6 +7,7 @@ a model that has learned them too. That leaves nothing behind; the model stays a
 import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,10 @@ from visvm.encoders.pipeline import encode_files
 from visvm.encoders.sources import Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.head.checks import Labels
-from visvm.head.doubts import Doubts, doubts_of, far_off, groups_alike
-from visvm.head.familiarity import spread_of
+from visvm.head.doubts import Doubts, Likeness, doubts_of, far_off, likeness_of
 from visvm.head.head import Head, as_rows
 from visvm.head.memory import chunk_rows
-from visvm.head.products import Array, Indices
+from visvm.head.products import Array
 from visvm.head.settle import HeadOptions, settle
 from visvm.learning.findings import FEW, Alike, Check, FewPhotos, Mislabelled, Photo, Unlike
 from visvm.learning.findings import Unreadable as UnreadablePhoto
@@ -31,8 +31,8 @@ from visvm.model.labels import Label, is_forgotten
 from visvm.model.state import Model
 from visvm.progress import Progress
 
-_COMPONENTS = 2000  # D of a head of its own: benchmarks/CHECK.md
-_SEED = 0
+Bools = NDArray[np.bool_]
+
 _CHUNKS = 3  # of lifted rows at a time: where sums are dense, each time costs a factorisation
 
 
@@ -68,13 +68,12 @@ def check_labelled(
     ]
     photos = [named[place] for place in encoded.places]
     found = _Found(given, photos, encoded.features, encoder.layer_dims[-1])
-    judged = found.judged(model)
     check = Check(
         n=len(named),
         n_classes=len(set(given.labels)),
-        mislabelled=judged.mislabelled,
+        mislabelled=found.mislabelled(model),
         duplicates=found.duplicates(),
-        unlike=judged.unlike,
+        unlike=found.unlike(),
         unreadable=tuple(unreadable),
         few=_few(given, photos, model),
     )
@@ -100,12 +99,6 @@ def _few(given: Labelled, photos: list[Photo], model: Model | None) -> tuple[Few
     )
 
 
-@dataclass(frozen=True)
-class _Judged:
-    mislabelled: tuple[Mislabelled, ...] = ()
-    unlike: tuple[Unlike, ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class _Found:
     """Photos that can be read, with the features of their views, (n, V, width)."""
@@ -115,78 +108,98 @@ class _Found:
     features: LayerFeatures
     width: int  # of the last block
 
+    @cached_property
+    def labels(self) -> Labels:
+        """One for each, (n,)."""
+        return np.array([photo.label for photo in self.photos])
+
     @property
     def final(self) -> LayerFeatures:
         """The last block of each photo itself, (n, d)."""
         return self.features[:, 0, -self.width :]
 
+    @cached_property
+    def same(self) -> list[list[int]]:
+        """Groups of photos with the same content."""
+        return same_contents([self.given.sources[photo.place] for photo in self.photos])
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        """How they resemble one another."""
+        return likeness_of(self.final, np.unique(self.labels, return_inverse=True)[1])
+
     def duplicates(self) -> tuple[Alike, ...]:
         """Return the groups of the same content, then those of nearly the same picture."""
         if not self.photos:
             return ()
-        same = same_contents([self.given.sources[photo.place] for photo in self.photos])
-        labels = np.unique([photo.label for photo in self.photos], return_inverse=True)[1]
-        near = [group for group in groups_alike(self.final, labels) if group not in same]
-        return tuple(self._alike(group, exact=True) for group in same) + tuple(
+        near = [group for group in self.likeness.groups if group not in self.same]
+        return tuple(self._alike(group, exact=True) for group in self.same) + tuple(
             self._alike(group, exact=False) for group in near
         )
 
     def _alike(self, group: list[int], *, exact: bool) -> Alike:
         return Alike(tuple(self.photos[each] for each in group), exact)
 
-    def judged(self, model: Model | None) -> _Judged:
-        """Compare labels with what the photos look like."""
+    def mislabelled(self, model: Model | None) -> tuple[Mislabelled, ...]:
+        """Return the photos whose label loses, the surest first."""
         if not self.photos:
-            return _Judged()
-        labels = np.array([photo.label for photo in self.photos])
+            return ()
+        # a photo that is there twice must not speak for itself
+        copies = np.zeros(len(self.photos), dtype=bool)
+        copies[[place for group in self.same for place in group]] = True
+        if copies.all():
+            copies[:] = False
+        rows: LayerFeatures = self.final[:, None] if model is None else self.features
         if model is None:
-            rows: LayerFeatures = self.final[:, None]
-            head = head_of_its_own(rows[:, 0], labels)
+            head = head_of_its_own(rows[~copies, 0], self.labels[~copies])
+        elif self.given.key in model.learned:
+            head, copies[:] = model.head, False
         else:
-            rows, head = self.features, model.head
-            if self.given.key not in model.learned:
-                head = head.learned(*as_rows(rows, labels)).solved()
+            head = model.head.learned(*as_rows(rows[~copies], self.labels[~copies])).solved()
         measured = 0.0 if model is None else model.calibration.likelihoods
-        return self._compared(head, rows, measured)
+        return self._compared(head, rows, copies, measured)
 
-    def _compared(self, head: Head, rows: LayerFeatures, measured: Array | float) -> _Judged:
-        """Compare labels with scores as if unlearned; `measured` is that of ``doubts_of``."""
-        labels = np.array([photo.label for photo in self.photos])
-        scores, chosen = unlearned_scores(head, rows, labels)
-        names, counts = head.classes[chosen], head.statistics.class_counts[chosen]
-        targets = np.searchsorted(names, labels)
-        doubts, shown = doubts_of(scores, targets, measured), names.tolist()
-        distances = np.zeros(len(scores))
-        assert head.coefficients is not None
-        shift = head.settled.ridge / head.settled.options.svm_cost
-        spread = spread_of(head.statistics, head.coefficients, shift, chosen)
-        if spread is not None:
-            fitted = head.scores(rows[:, 0])[:, chosen]
-            distances = spread.unlearned_distances(scores, fitted, targets, counts)
-        alone = counts[targets] < 2  # without it, its class is unknown
-        return _Judged(self._mislabelled(doubts, alone, shown), self._unlike(distances, alone))
-
-    def _mislabelled(
-        self, doubts: Doubts, alone: NDArray[np.bool_], names: list[Label]
+    def _compared(
+        self, head: Head, rows: LayerFeatures, copies: Bools, measured: Array | float
     ) -> tuple[Mislabelled, ...]:
-        loses = np.flatnonzero((doubts.confidence > 0.5) & ~alone)
+        """Compare labels with scores as if unlearned, which those of copies are.
+
+        `measured` is that of ``doubts_of``.
+        """
+        chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
+        names, counts = head.classes[chosen], head.statistics.class_counts[chosen]
+        fitted = head.scores(rows[:, 0])[:, chosen]
+        scores = fitted.copy()
+        scores[~copies] = unlearned_scores(head, rows[~copies], self.labels[~copies])[:, chosen]
+        targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
+        # without them, their class is unknown
+        alone = (names[targets] != self.labels) | (~copies & (counts[targets] < 2))
+        doubts = doubts_of(scores, targets, measured)
+        return self._losing(doubts, alone, names.tolist())
+
+    def _losing(self, doubts: Doubts, alone: Bools, names: list[Label]) -> tuple[Mislabelled, ...]:
+        loses = np.flatnonzero(doubts.loses & ~alone)
         order = loses[np.argsort(-doubts.confidence[loses], kind="stable")]
         return tuple(
             Mislabelled(
                 **vars(self.photos[each]),
                 suggested=names[doubts.suggested[each]],
                 confidence=float(doubts.confidence[each]),
+                score=float(doubts.score[each]),
             )
             for each in order.tolist()
         )
 
-    def _unlike(self, distances: Array, alone: NDArray[np.bool_]) -> tuple[Unlike, ...]:
-        far = np.flatnonzero(far_off(distances) & ~alone)
-        order = far[np.argsort(-distances[far], kind="stable")]
-        usual = float(np.median(distances))
+    def unlike(self) -> tuple[Unlike, ...]:
+        """Return the photos unlike all others, the strangest first."""
+        if not self.photos:
+            return ()
+        gaps = self.likeness.gaps
+        far = np.flatnonzero(far_off(gaps))
+        usual = max(float(np.median(gaps)), 1e-6)
         return tuple(
-            Unlike(**vars(self.photos[each]), distance=float(distances[each] / usual))
-            for each in order.tolist()
+            Unlike(**vars(self.photos[each]), distance=float(gaps[each]) / usual)
+            for each in far[np.argsort(-gaps[far], kind="stable")].tolist()
         )
 
 
@@ -208,21 +221,19 @@ def content_digest(source: Source) -> bytes | None:
         return None
 
 
-def head_of_its_own(features: LayerFeatures, labels: Labels, seed: int = _SEED) -> Head:
-    """Return a small head that has learned features, (n, d), and nothing else."""
-    options = HeadOptions(n_components=_COMPONENTS, fused=False, random_state=seed)
+def head_of_its_own(
+    features: LayerFeatures, labels: Labels, n_components: int | None = None, seed: int = 0
+) -> Head:
+    """Return a small head that has learned features, (n, d), and nothing else.
+
+    By default without the kernel map, which finds wrong labels as well: benchmarks/CHECK.md.
+    """
+    options = HeadOptions(n_components=n_components, fused=False, random_state=seed)
     return Head.blank(settle(features, labels, options)).learned(features, labels).solved()
 
 
-def unlearned_scores(head: Head, rows: LayerFeatures, labels: Labels) -> tuple[Array, Indices]:
-    """Return scores as if unlearned, (n, K), and the columns of the K classes that are shown.
-
-    `rows`, (n, V, width), have been learned; some are lifted at a time.
-    """
-    chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
+def unlearned_scores(head: Head, rows: LayerFeatures, labels: Labels) -> Array:
+    """Return scores as if unlearned, (n, C), of samples, (n, V, width), that were learned."""
     size = max(1, _CHUNKS * chunk_rows(head.settled.lift.width) // rows.shape[1])
-    scores = [
-        head.leave_one_out_scores(rows[begin : begin + size], labels[begin : begin + size])
-        for begin in range(0, len(rows), size)
-    ]
-    return np.concatenate(scores)[:, chosen], chosen
+    pieces = [slice(begin, begin + size) for begin in range(0, len(rows), size)]
+    return np.concatenate([head.leave_one_out_scores(rows[each], labels[each]) for each in pieces])

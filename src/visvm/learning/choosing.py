@@ -23,6 +23,7 @@ from visvm.progress import Progress
 _MOST = 400  # photos on which every candidate is tried
 _LEAST = 12
 STANDARD_ERRORS = 1.5  # by which another must be ahead of the default: benchmarks/TRANSFORMS.md
+_COMPONENTS = 2000  # D of the trial, in which accuracies are only compared
 
 
 @contextmanager
@@ -98,7 +99,7 @@ def shares(rights: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
 
 def right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
     """Return 1 for every photo that a head without it would recognise, and 0 for others, (n,)."""
-    head = head_of_its_own(features, labels, seed)
+    head = head_of_its_own(features, labels, _COMPONENTS, seed)
     scores = head.leave_one_out_scores(features, labels)
     return np.asarray(head.classes[scores.argmax(axis=1)] == labels, dtype=np.float64)
 

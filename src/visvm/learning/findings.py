@@ -6,8 +6,11 @@ from typing import Final
 
 from visvm.model.labels import Label
 
-CONFIDENT: Final = 0.95
-"""From this confidence on, a label is called wrong, and a fix list corrects it."""
+CONFIDENT: Final = 0.99
+"""From this confidence on, a label is called wrong: benchmarks/CHECK.md."""
+
+LIKELY: Final = 0.9
+"""From this score on, a fix list puts the suggested label in place of a wrong one."""
 
 FEW: Final = 5
 """A class with fewer photos is said to have few."""
@@ -39,21 +42,24 @@ class Mislabelled(Photo):
     suggested : str or int
         The likeliest other class.
     confidence : float
-        How likely that is, of the two, from 0.5.
+        How likely it is that its own label is wrong.
+    score : float
+        How likely the suggested class is, among all.
     """
 
     suggested: Label
     confidence: float
+    score: float
 
 
 @dataclass(frozen=True)
 class Unlike(Photo):
-    """A photo unlike its class, and unlike all others.
+    """A photo unlike its class, and unlike all other photos.
 
     Attributes
     ----------
     distance : float
-        From the nearest class; 1 is usual.
+        From the nearest others; 1 is usual.
     """
 
     distance: float
@@ -111,7 +117,7 @@ class Check:
     n_classes : int
         Of these.
     mislabelled : tuple of Mislabelled
-        Photos whose own label loses, the surest first. Those from `CONFIDENT` on are called wrong.
+        Photos whose own label loses, the surest first. Those from `sure` on are called wrong.
     duplicates : tuple of Alike
         Groups of the same content, and groups of nearly the same picture.
     unlike : tuple of Unlike
@@ -130,9 +136,14 @@ class Check:
     few: tuple[FewPhotos, ...] = ()
 
     @property
+    def sure(self) -> float:
+        """From this confidence on, a label is called wrong; few photos can tell less surely."""
+        return min(CONFIDENT, 1.0 - 2.0 / (self.n + 2.0))
+
+    @property
     def wrong(self) -> tuple[Mislabelled, ...]:
         """Photos whose label is called wrong."""
-        return tuple(each for each in self.mislabelled if each.confidence >= CONFIDENT)
+        return tuple(each for each in self.mislabelled if each.confidence >= self.sure)
 
     @property
     def again(self) -> frozenset[int]:
@@ -160,3 +171,28 @@ def again_of(photos: Iterable[Photo]) -> list[Photo]:
             found.append(photo)
         seen.add(photo.label)
     return found
+
+
+def sentences(check: Check) -> list[str]:
+    """Return what was found, each in a sentence; none where nothing is wrong.
+
+    Examples
+    --------
+    >>> sentences(Check(9, 1, few=(FewPhotos("owl", 2),)))
+    ['1 class has fewer than 5 photos.']
+    """
+    wrong, n_unsure = len(check.wrong), len(check.mislabelled) - len(check.wrong)
+    same = [group for group in check.duplicates if group.exact]
+    near = len(check.duplicates) - len(same)
+    across = sum(group.across for group in check.duplicates)
+    found = (
+        (wrong, "label looks", "labels look", "wrong"),
+        (n_unsure, "more label loses", "more labels lose", "to another class, less surely"),
+        (len(same), "photo is", "photos are", "there more than once"),
+        (near, "photo has", "photos have", "a near copy"),
+        (across, "of these is", "of these are", "under different labels"),
+        (len(check.unlike), "photo is", "photos are", "unlike all others"),
+        (len(check.unreadable), "file is", "files are", "not readable as an image"),
+        (len(check.few), "class has", "classes have", f"fewer than {FEW} photos"),
+    )
+    return [f"{n} {one if n == 1 else many} {what}." for n, one, many, what in found if n]

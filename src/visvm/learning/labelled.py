@@ -29,6 +29,9 @@ from visvm.progress import Progress
 Images = str | Path | Sequence[str | Source]
 """A folder with one sub-folder per class, a CSV file of path,label, or images themselves."""
 
+FIX_LIST = ("path", "label", "was", "why")
+"""The first row of what ``visvm check --fix-list`` writes; rows without a label are left out."""
+
 OR_SKIP = ", or skip unreadable files with --skip-unreadable (skip_unreadable=True)"
 
 
@@ -217,7 +220,10 @@ def _from_csv(table: Path) -> Labelled:
             f"{shown(table)} cannot be read: {error}. Give a CSV file of path,label in UTF-8.",
             code="table-unreadable",
         ) from error
-    if rows and [cell.strip().lower() for cell in rows[0][1]] == ["path", "label"]:
+    head = [cell.strip().lower() for cell in rows[0][1]] if rows else []
+    if head == list(FIX_LIST):
+        rows = [(number, row[:2]) for number, row in rows[1:] if "".join(row[1:2]).strip()]
+    elif head == ["path", "label"]:
         rows = rows[1:]
     if not rows:
         raise InputError(
@@ -229,6 +235,11 @@ def _from_csv(table: Path) -> Labelled:
                 f"Row {number} of {shown(table)} is {','.join(row)!r}. Make it path,label.",
                 code="table-row",
             )
-    paths: list[Source] = [table.parent / expanded(row[0].strip()) for _, row in rows]
+    paths = [_listed(row[0].strip(), table) for _, row in rows]
     labels = [check_label(row[1], f"row {number} of {shown(table)}") for number, row in rows]
     return Labelled(paths, labels)
+
+
+def _listed(path: str, table: Path) -> Source:
+    """Return the file that a table names: a URI, or a path, from the table's own folder."""
+    return as_source(path) if is_uri(path) else table.parent / expanded(path)

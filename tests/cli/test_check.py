@@ -1,0 +1,93 @@
+"""``visvm check``: the table, the page, the fix list, and what ``learn`` makes of it."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from tests import tiny
+from visvm.cli.gallery import Card, Section, write_page
+
+LEARN = ("--encoder", "tiny.onnx", "--components", 20, "--ridge", 1, "--transform", "squash")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Photos among which one has the wrong label, one is there twice, and one is no photo."""
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    tiny.write_encoder(tmp_path)
+    photos = tiny.write_photos(tmp_path / "photos", n=10)
+    (photos / "red" / "0-3.png").rename(photos / "green" / "wrong.png")
+    (photos / "blue" / "copy.png").write_bytes((photos / "blue" / "0-5.png").read_bytes())
+    (photos / "blue" / "no <b>photo.png").write_bytes(b"nothing")
+    return tmp_path
+
+
+def test_the_fix_list_is_what_learn_should_have_had(visvm, folder):
+    given = ("check", "photos", "--encoder", "tiny.onnx", "--fix-list", "fixes.csv")
+    code, out, err = visvm(*given)
+    assert code == 0
+    assert "1 label looks wrong" in out
+    assert "1 photo is there more than once" in out
+    assert "1 file is not readable" in out
+    assert "fixes.csv" in err
+    with open("fixes.csv", newline="") as file:
+        rows = {row["path"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 32
+    assert rows["photos/green/wrong.png"]["label"] == "red"
+    assert rows["photos/green/wrong.png"]["was"] == "green"
+    assert rows["photos/blue/copy.png"]["label"] == ""
+    assert rows["photos/blue/no <b>photo.png"]["label"] == ""
+    assert visvm("learn", "m.visvm", "fixes.csv", *LEARN)[0] == 0
+    known = json.loads(visvm("info", "m.visvm", "--json")[1])
+    assert known["classes"] == {"blue": 10, "green": 10, "red": 10}
+    code, out, err = visvm(*given)
+    assert code == 2
+    assert "--force" in err
+    assert visvm(*given, "--force", "--model", "m.visvm")[0] == 0
+
+
+def test_json_has_all_that_was_found(visvm):
+    code, out, _ = visvm("check", "photos", "--encoder", "tiny.onnx", "--json", "-q")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["n"], found["n_classes"]) == (32, 3)
+    assert [each["path"] for each in found["unreadable"]] == ["photos/blue/no <b>photo.png"]
+    wrong = found["mislabelled"][0]
+    assert (wrong["path"], wrong["label"], wrong["suggested"]) == (
+        "photos/green/wrong.png",
+        "green",
+        "red",
+    )
+
+
+def test_the_page_has_the_photos_and_nothing_from_elsewhere(visvm, folder):
+    assert visvm("check", "photos", "--encoder", "tiny.onnx", "--html", "out.html", "-q")[0] == 0
+    page = (folder / "out.html").read_text()
+    assert page.count('src="data:image/jpeg;base64,') >= 3
+    assert "no &lt;b&gt;photo.png" in page
+    assert "<b>photo" not in page
+    assert not re.search(r"https?://|<script|url\(", page)
+
+
+def test_a_page_escapes_whatever_it_is_given(folder):
+    nasty = '"><script>alert(1)</script>\x1b[2J'
+    parts = [
+        Section(nasty, nasty, [[Card(nasty, nasty, nasty, nasty)]], [nasty], [[nasty]]),
+        Section("left out"),
+    ]
+    write_page(folder / "page.html", nasty, nasty, [nasty], parts)
+    page = (folder / "page.html").read_text()
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "left out" not in page
+    assert "no picture" in page
+
+
+def test_what_is_wrong_is_said_in_one_line(visvm):
+    for given in (("nothing",), ("photos", "--model", "missing.visvm")):
+        code, _, err = visvm("check", *given)
+        assert code == 2
+        assert len(err.splitlines()) == 1
