@@ -38,6 +38,7 @@ COMMANDS = {
     "merge": ("merge", "out.visvm", "m.visvm", "a.sums"),
     "merge --force": ("merge", "m.visvm", "m.visvm", "a.sums", "--force"),
     "export": ("export", "m.visvm", "out.visvm"),
+    "export OUT.onnx": ("export", "m.visvm", "out.onnx"),
     "export --for-site": ("export", "m.visvm", "--for-site", "out.visvm"),
 }
 

@@ -174,6 +174,7 @@ def model_commands(folder: Path) -> Iterator[Command]:
             "unmerge", photos.merged, partial(sites.unmerge, MODEL, Path("site.sums"), quiet=True)
         ),
         Command("export", photos.base, partial(export, Path("out.visvm"))),
+        Command("export OUT.onnx", photos.base, partial(export, Path("out.onnx"), head_only=True)),
         Command("export --for-site", photos.base, partial(export, for_site=Path("a.visvm"))),
     )
     yield from _cache_commands(photos)

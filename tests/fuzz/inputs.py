@@ -23,6 +23,7 @@ ON_MODELS = (
     ("predict", "x.visvm", "photos/red/0-0.png", "--json", "--views", "mirror"),
     ("evaluate", "x.visvm", "photos", *ENCODER),
     ("export", "x.visvm", "out.visvm", "--force"),
+    ("export", "x.visvm", "out.onnx", "--force", *ENCODER),
     ("export", "x.visvm", "--for-site", "out.visvm", "--force"),
     ("merge", "out.visvm", "whole.visvm", "x.visvm", "--force"),
     ("merge", "out.visvm", "x.visvm", "site.sums", "--force"),

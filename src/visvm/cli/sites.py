@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from visvm.cli.options import (
     Json,
     ModelPath,
     Quiet,
+    Where,
     answer_made,
     changed,
     home,
@@ -119,7 +120,12 @@ def export(
     model: ModelPath,
     output: Annotated[
         Path | None,
-        typer.Argument(help="The new file, for predicting.", metavar="OUT", callback=home),
+        typer.Argument(
+            help="The new file, for predicting: with a name that ends in .onnx, one for ONNX "
+            "Runtime, which needs no visvm.",
+            metavar="OUT",
+            callback=home,
+        ),
     ] = None,
     for_site: Annotated[
         Path | None,
@@ -131,6 +137,30 @@ def export(
             "session settled; no class, sum or history.",
         ),
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="With OUT.onnx: in which its weights are stored, float32, float16 (half the size) "
+            "or int8 (a quarter).",
+            show_default="float32",
+        ),
+    ] = None,
+    pixels: Annotated[
+        str | None,
+        typer.Option(
+            help="With OUT.onnx: what it takes, uint8 (0…255) or float32 (0…1).",
+            show_default="uint8",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="With OUT.onnx: how many classes it names.", show_default="5"),
+    ] = None,
+    head_only: Annotated[
+        bool,
+        typer.Option("--head-only", help="With OUT.onnx: take layer features instead of photos."),
+    ] = False,
+    encoder: Where = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -149,6 +179,20 @@ def export(
         got = "neither was" if written is None else "both were"
         advice = f"Give OUT or --for-site SITE; {got} given. See 'visvm export --help'."
         raise InputError(advice, code="export-output")
+    options = {
+        "precision": precision,
+        "pixels": pixels,
+        "top": top,
+        "head_only": head_only or None,
+        "encoder": encoder,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if written.suffix.lower() == ".onnx":
+        return _export_onnx(model, written, given, for_site, force, as_json, quiet)
+    if given:
+        option = "--" + next(iter(given)).replace("_", "-")
+        advice = f"{option} is for OUT.onnx. Give such a name, or leave the option out."
+        raise InputError(advice, code="option-of-onnx")
     classifier, site = ImageClassifier.load(model, for_prediction=True), None
     if not force and classifier.has_exported(written, for_site=for_site is not None):
         known = read_header(written).site if for_site is not None else None
@@ -163,3 +207,34 @@ def export(
         what = f"for site {site}"
     said = f"{written}: {human_bytes(written.stat().st_size)}, {what}"
     return answer_change(written, said, as_json, quiet, site=site)
+
+
+def _export_onnx(
+    model: Path,
+    output: Path,
+    given: dict[str, Any],
+    for_site: Path | None,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write the ONNX file of a model."""
+    from visvm.cli.terminal import answer, progress_bars
+    from visvm.head.memory import human_bytes
+    from visvm.model.predictor import ImagePredictor
+
+    if for_site is not None:
+        advice = "Sites take no ONNX files. Give --for-site another name."
+        raise InputError(advice, code="option-of-onnx")
+    predictor = ImagePredictor.load(model, encoder=given.pop("encoder", None), for_prediction=True)
+    require_other(output, model, "Exporting")
+    if "head_only" not in given:
+        with progress_bars(quiet) as progress:
+            predictor.load_encoder(progress)
+    made = predictor.export_onnx(output, replaces=force, **given)
+    said = f"{output}: already done; nothing changed"
+    if not made.already_done:
+        size, encoder_size = human_bytes(made.bytes), human_bytes(made.encoder_bytes)
+        said = f"{output}: {size} in {made.precision}, of which the encoder has {encoder_size}"
+    facts = {"path": str(output), "classes": len(predictor.classes_), **vars(made)}
+    answer(facts, said, as_json=as_json, quiet=quiet)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
@@ -9,6 +10,9 @@ from visvm.encoders.encoder import Encoder
 from visvm.encoders.resolution import sized_digest, split_size
 from visvm.errors import EncoderError, WeightsError
 from visvm.progress import Progress, silent
+
+if TYPE_CHECKING:
+    import onnx
 
 _CHECKPOINTS = {".pt", ".pth", ".bin", ".safetensors"}
 
@@ -59,6 +63,33 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
         f"There is no encoder {name!r}. Give one of {', '.join(CATALOG)}, an .onnx file, an "
         "open_clip checkpoint, or the folder or hub name (owner/model) of a transformers model.",
         code="encoder-unknown",
+    )
+
+
+def encoder_graph(name: str) -> "onnx.ModelProto":
+    """Return the ONNX graph of an encoder: pixels → ``layer_features``, for pictures of its size.
+
+    Raises
+    ------
+    EncoderError
+        It runs in torch.
+    """
+    bare, size = named(name)
+    path = Path(os.path.expanduser(bare))
+    if bare in CATALOG:
+        from visvm.encoders.onnx import named_graph
+
+        return named_graph(bare, size)
+    if path.suffix == ".onnx":
+        import onnx
+
+        from visvm.encoders.onnx import prepared_file
+
+        return onnx.load_from_string(prepared_file(path, size).content)
+    raise EncoderError(
+        f"The encoder {name} runs in torch and has no ONNX graph. Write the head alone with "
+        "--head-only (head_only=True), or learn through an ONNX file of the encoder.",
+        code="encoder-not-onnx",
     )
 
 

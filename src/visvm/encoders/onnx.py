@@ -14,7 +14,7 @@ import hashlib
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -136,20 +136,45 @@ class OnnxEncoder:
 
 def load_named(name: str, size: int | None, progress: Progress) -> OnnxEncoder:
     """Load an encoder of the catalogue, for pictures of this size; fetch its weights first."""
-    import onnx
-
     entry = CATALOG[name]
     path = weights.fetch(name, progress)
     if size is None:
         return OnnxEncoder(name, entry.sha256, path)
-    model = onnx.load(path)
-    resize_graph(name, model, entry.positions, size)
-    content = model.SerializeToString(deterministic=True)
+    content = named_graph(name, size).SerializeToString(deterministic=True)
     return OnnxEncoder(f"{name}@{size}", sized_digest(entry.sha256, size), content, size)
+
+
+def named_graph(name: str, size: int | None) -> "onnx.ModelProto":
+    """Return the prepared graph of an encoder of the catalogue, whose weights must be here."""
+    import onnx
+
+    model = onnx.load(weights.locate(name))
+    if size is not None:
+        resize_graph(name, model, CATALOG[name].positions, size)
+    return model
 
 
 def load_file(path: Path, size: int | None) -> OnnxEncoder:
     """Load a user's own ONNX file, with its description beside it, for pictures of this size."""
+    content, digest, patch, preprocessing = prepared_file(path, size)
+    size = None if size == preprocessing.size else size
+    name = str(path) if size is None else f"{path}@{size}"
+    encoder = OnnxEncoder(name, sized_digest(digest, size), content, size)
+    encoder.patch = patch
+    return encoder
+
+
+class PreparedFile(NamedTuple):
+    """A user's own file after ``prepare``, and what it was before."""
+
+    content: bytes
+    digest: str  # whatever the size
+    patch: int | None
+    preprocessing: Preprocessing
+
+
+def prepared_file(path: Path, size: int | None) -> PreparedFile:
+    """Prepare a user's own ONNX file, with its description beside it, for pictures of this size."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -171,15 +196,10 @@ def load_file(path: Path, size: int | None) -> OnnxEncoder:
             code="onnx-damaged",
         ) from error
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
-    name, size = str(path), None if size == preprocessing.size else size
     patch = patch_side(model) if positions else None
-    if size is not None:
-        resize_graph(name, model, positions, size)
-        name = f"{name}@{size}"
-    content = prepare(model, blocks, preprocessing)
-    encoder = OnnxEncoder(name, sized_digest(digest, size), content, size)
-    encoder.patch = patch
-    return encoder
+    if size not in (None, preprocessing.size):
+        resize_graph(str(path), model, positions, size)
+    return PreparedFile(prepare(model, blocks, preprocessing), digest, patch, preprocessing)
 
 
 def _places(model: "onnx.ModelProto") -> list[str]:

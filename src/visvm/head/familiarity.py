@@ -153,6 +153,19 @@ def known_shares(distances: Array, noted_sums: Array) -> Array | None:
     >>> known_shares(np.array([0.1, 1.0, 30.0]), sums).round(2).tolist()
     [1.0, 0.5, 0.0]
     """
+    smoothed = smoothing(noted_sums)
+    if smoothed is None:
+        return None
+    weights, width = smoothed
+    given = np.log(np.maximum(distances, DISTANCES[0]))
+    return np.asarray(ndtr((np.log(DISTANCES) - given[:, None]) / width) @ weights / weights.sum())
+
+
+def smoothing(noted_sums: Array) -> tuple[Array, float] | None:
+    """Return how much each distance of the grid counts, (161,), and over what range of logarithms.
+
+    That is None where nothing was noted.
+    """
     weights = np.maximum(noted_sums, 0.0)
     total = float(weights.sum())
     if total < 0.5:
@@ -161,6 +174,4 @@ def known_shares(distances: Array, noted_sums: Array) -> Array | None:
     mean = float(weights @ logs) / total
     # as if one more had been seen, half a unit away: one image alone has no spread
     deviation = np.sqrt((float(weights @ np.square(logs - mean)) + 0.25) / total)
-    width = 1.06 * deviation * total**-0.2  # Silverman's rule
-    given = np.log(np.maximum(distances, DISTANCES[0]))
-    return np.asarray(ndtr((logs - given[:, None]) / width) @ weights / total)
+    return weights, float(1.06 * deviation * total**-0.2)  # Silverman's rule

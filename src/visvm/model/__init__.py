@@ -5,5 +5,6 @@ evaluations, reports), ``levels`` (which classes
 form groups), ``state`` (the ``Model``), ``container`` (a safetensors file with a header),
 ``checks`` (what must hold in one), ``tensors`` and ``file`` (a model ↔ such a file), ``sites``
 (sums that travel), ``changes`` (a model → another one), ``journal`` (half a session on disk),
-``predictor`` (a model and its encoder: images in, answers out).
+``portable`` (a model → an ONNX file), ``holder`` (what has a model), ``predictor`` (a model and its
+encoder: images in, answers out).
 """

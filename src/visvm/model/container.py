@@ -104,11 +104,19 @@ def _is_in_place(lock: BaseFileLock) -> bool:
 
 def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
     """Write a file; until the last step the old one stays as it is."""
-    path, text = _real(path), _header_text(header, tensors)
+    text = _header_text(header, tensors)
     metadata = {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    with rewritten(path) as file:
+        _write_tensors(file, tensors, metadata)
+
+
+@contextmanager
+def rewritten(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of another once it is whole, as ``replacing`` does."""
+    path = _real(path)
     try:
         with replacing(path) as file:
-            _write_tensors(file, tensors, metadata)
+            yield file
     except OSError as error:
         raise ModelFileError(
             f"{shown(path)} cannot be written: {' '.join(str(error).split())}. "

@@ -142,17 +142,17 @@ class JournalFile:
 def write(path: Path, model: Model) -> None:
     """Write a model, which nobody else writes meanwhile; until the last step the old one stays."""
     with locked(path):
-        replace_file(path, *_packed(model))
+        replace_file(path, *packed(model))
 
 
 def write_journal(path: Path, model: Model, note: JournalNote, features: Tensors) -> None:
     """Write a journal; until the last step the old one stays."""
-    header, tensors = _packed(model)
+    header, tensors = packed(model)
     header |= {"journal": msgspec.to_builtins(note), "kind": "journal"}
     replace_file(path, header, {**tensors, **features})
 
 
-def _packed(model: Model) -> tuple[dict[str, Any], Tensors]:
+def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     """Return the header and the tensors of a model."""
     head, settled = model.head, model.head.settled
     mixer = settled.lift.mixer
@@ -248,7 +248,7 @@ def read(path: Path, *, sums: bool = True) -> Model:
 def holds(path: Path, model: Model) -> bool:
     """Whether a file has this very content, undamaged."""
     with opened(path) as file:
-        if file.digest != content_digest(*_packed(model)):
+        if file.digest != content_digest(*packed(model)):
             return False
         file.tensors(lambda _: True)
     return True

@@ -30,17 +30,18 @@ from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
 from visvm.model import changes
 from visvm.model import file as model_file
-from visvm.model.labels import Label
+from visvm.model.holder import ModelHolder
 from visvm.model.levels import SURE
 from visvm.model.results import Prediction
-from visvm.model.state import MergedSite, Model, check_how
+from visvm.model.state import Model, check_how
 from visvm.progress import Progress, silent
 
 if TYPE_CHECKING:
     from visvm.head.estimators import VisClassifier
+    from visvm.model.portable.writing import Written
 
 
-class ImagePredictor:
+class ImagePredictor(ModelHolder):
     """Encodes images and says what they show; ``load`` reads its model from a file.
 
     Parameters
@@ -159,6 +160,42 @@ class ImagePredictor:
         model_file.write(Path(path), changes.for_site(self._placed(), site))
         return site
 
+    def export_onnx(
+        self,
+        path: str | Path,
+        *,
+        precision: str = "float32",
+        pixels: str = "uint8",
+        top: int = 5,
+        head_only: bool = False,
+        replaces: bool = True,
+    ) -> "Written":
+        """Write one ONNX graph, from photos to answers, that runs without visvm.
+
+        Parameters
+        ----------
+        path : path
+            A name that ends in .onnx.
+        precision : "float32", "float16" or "int8"
+            In which its weights are stored.
+        pixels : "uint8" or "float32"
+            What it takes: grey levels 0…255, or numbers 0…1.
+        top : int, default=5
+            How many classes it names.
+        head_only : bool, default=False
+            Take layer features instead of photos, as of an encoder that has no ONNX graph.
+        replaces : bool, default=True
+            Whether another file of this name may be replaced.
+        """
+        from visvm.model.portable.graph import PortableOptions
+        from visvm.model.portable.writing import check_name, write_onnx
+
+        options = PortableOptions(precision, pixels, top, head_only)
+        check_name(Path(path))
+        model = self._known()
+        encoder = None if head_only else self.load_encoder()
+        return write_onnx(Path(path), model, encoder, options, replaces=replaces)
+
     def has_exported(self, path: str | Path, *, for_site: bool = False) -> bool:
         """Whether a file is what ``export`` would write, or ``export_for_site`` under its id."""
         model, path = self._placed(), Path(path)
@@ -169,43 +206,7 @@ class ImagePredictor:
             return model_file.holds(path, parts)
         return False
 
-    # What is known
-
-    @property
-    def classes_(self) -> tuple[Label, ...]:
-        """The classes known, sorted."""
-        return () if self.model_ is None else tuple(self.model_.classes.tolist())
-
-    @property
-    def class_counts_(self) -> tuple[int, ...]:
-        """How many images of each class were learned."""
-        return () if self.model_ is None else self.model_.class_counts
-
-    @property
-    def numbers(self) -> bool:
-        """Whether the classes are numbers; forgotten ones count as well."""
-        return self.model_ is not None and self.model_.numbers
-
-    @property
-    def history_(self) -> list[dict[str, Any]]:
-        """The reports of all sessions."""
-        sessions = () if self.model_ is None else self.model_.sessions
-        return [model_file.report_as_dict(each) for each in sessions]
-
-    @property
-    def site_(self) -> str | None:
-        """The id of the site that this model belongs to, if ``export_for_site`` made it."""
-        return None if self.model_ is None else self.model_.site
-
-    @property
-    def merged_(self) -> tuple[MergedSite, ...]:
-        """The sites whose sums were merged into this model."""
-        return () if self.model_ is None else self.model_.sites
-
-    @property
-    def can_learn(self) -> bool:
-        """Whether the sums are there; a model exported or loaded for predicting has none."""
-        return self.model_ is None or self.model_.head.sums is not None
+    # The head
 
     @property
     def head_(self) -> "VisClassifier":
@@ -368,28 +369,9 @@ class ImagePredictor:
 
     # Parts
 
-    def _settled(self) -> Model:
-        """Return the model, once there is one."""
-        if self.model_ is None:
-            raise _knows_no_class()
-        return self.model_
-
     def _placed(self) -> Model:
         """Return the model with the name that its encoder has here, as its file is to have it."""
         model = self._settled()
         if model.sums_on_disk:
             return model
         return replace(model, encoder=replace(model.encoder, name=self.encoder_name))
-
-    def _known(self) -> Model:
-        """Return the model, once it knows a class."""
-        model = self._settled()
-        if not len(model.classes):
-            raise _knows_no_class()
-        return model
-
-
-def _knows_no_class() -> Exception:
-    from sklearn.exceptions import NotFittedError
-
-    return cast("Exception", NotFittedError("This model knows no class. Let it learn some first."))

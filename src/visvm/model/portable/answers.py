@@ -1,0 +1,108 @@
+"""Layer features → answers, as nodes of a graph: what ``head`` and ``Model.answers`` compute."""
+
+import numpy as np
+from onnx import helper
+
+from visvm.head.calibration import inverse_temperature
+from visvm.head.familiarity import DISTANCES, ScoreSpread, smoothing
+from visvm.head.fusion import ResidualMixer
+from visvm.head.products import Array
+from visvm.model.portable.net import Net
+from visvm.model.state import Model
+
+SCORES, PROBABILITIES, TOP, KNOWN = "scores", "probabilities", "top", "known"
+
+
+def add_answers(net: Net, features: str, model: Model, top: int) -> list[str]:
+    """Add what turns layer features into answers.
+
+    Parameters
+    ----------
+    net : Net
+    features : str
+        The tensor of layer features, (n, n_inputs).
+    model : Model
+        Which knows a class.
+    top : int
+        How many classes to name.
+
+    Returns
+    -------
+    list of str
+        The outputs: ``scores`` and ``probabilities``, (n, C), ``top``, (n, top), the places of the
+        likeliest classes, and ``known``, (n,), unless the model cannot tell.
+    """
+    lift, coefficients = model.head.settled.lift, model.head.coefficients
+    assert coefficients is not None, "a model that knows a class has them"
+    lifted = features if lift.mixer is None else _fused(net, features, lift.mixer)
+    if lift.kernel_map.matrix is not None:
+        product = net.op("MatMul", lifted, net.constant(lift.kernel_map.matrix))
+        lifted = net.op("Relu", product)
+    shown = coefficients[:, model.shown]
+    product = net.op("MatMul", lifted, net.constant(shown[:-1]))
+    scores = net.op("Add", product, net.constant(shown[-1]), name=SCORES)
+    beta = inverse_temperature(model.calibration.likelihoods)
+    net.op("Softmax", net.op("Mul", scores, net.constant(beta)), name=PROBABILITIES, axis=1)
+    count = net.constant([min(top, shown.shape[1])], np.int64)
+    _top(net, scores, count)
+    smoothed = smoothing(model.calibration.distances)
+    if model.spread is None or smoothed is None:
+        return [SCORES, PROBABILITIES, TOP]
+    _known(net, scores, model.spread, *smoothed)
+    return [SCORES, PROBABILITIES, TOP, KNOWN]
+
+
+def _top(net: Net, scores: str, count: str) -> None:
+    # of equal scores the first class comes first, in TopK as in a stable sort
+    net.nodes.append(helper.make_node("TopK", [scores, count], [f"{TOP}_scores", TOP], axis=1))
+
+
+def _fused(net: Net, features: str, mixer: ResidualMixer) -> str:
+    """Add ``ResidualMixer.fuse``: (n, sum of layer_dims) → (n, layer_dim)."""
+    ends = np.cumsum(mixer.layer_dims)
+    final = _columns(net, features, ends[-1] - mixer.layer_dims[-1], ends[-1])
+    if mixer.is_identity:
+        return final
+    parts = [
+        _columns(net, features, ends[layer - 1] - mixer.layer_dims[layer - 1], ends[layer - 1])
+        for layer in mixer.layers
+    ]
+    tapped, weights = net.op("Concat", *parts, axis=1), mixer.weights
+    z = _linear(net, tapped, weights.v, weights.v_bias)
+    erf = net.op("Erf", net.op("Mul", z, net.constant(np.sqrt(0.5))))
+    below = net.op("Mul", net.op("Add", erf, net.constant(1.0)), net.constant(0.5))
+    return net.op("Add", final, _linear(net, net.op("Mul", z, below), weights.u, weights.u_bias))
+
+
+def _columns(net: Net, features: str, start: int, end: int) -> str:
+    edges = (net.constant([edge], np.int64) for edge in (start, end, 1))
+    return net.op("Slice", features, *edges)
+
+
+def _linear(net: Net, inputs: str, weight: Array, bias: Array) -> str:
+    """Add x · weightᵀ + bias."""
+    return net.op("Add", net.op("MatMul", inputs, net.constant(weight.T)), net.constant(bias))
+
+
+def _known(net: Net, scores: str, spread: ScoreSpread, weights: Array, width: float) -> None:
+    """Add ``ScoreSpread.distances`` and ``known_shares``: (n, C) → (n,)."""
+    # Differences of scores from a centre in the middle, so that squares of float32 keep digits.
+    middle = spread.centres.mean(axis=0)
+    centres = (spread.centres - middle) @ spread.root
+    inside = net.op(
+        "MatMul", net.op("Sub", scores, net.constant(middle)), net.constant(spread.root)
+    )
+    lengths = net.op("ReduceSumSquare", inside, net.constant([1], np.int64), keepdims=1)
+    across = net.op("MatMul", inside, net.constant(-2.0 * centres.T))
+    squares = net.op("Add", lengths, net.constant(np.square(centres).sum(axis=1)))
+    squares = net.op("Add", squares, across)
+    nearest = net.op("ReduceMin", squares, net.constant([1], np.int64), keepdims=1)
+    scaled = net.op("Div", nearest, net.constant(len(centres)))
+    least = net.constant(DISTANCES[0] ** 2)
+    logs = net.op("Mul", net.op("Log", net.op("Max", scaled, least)), net.constant(0.5))
+    seen = weights > 0.0
+    places = net.constant(np.log(DISTANCES[seen]))
+    away = net.op("Mul", net.op("Sub", places, logs), net.constant(np.sqrt(0.5) / width))
+    share = net.op("Add", net.op("Erf", away), net.constant(1.0))
+    column = net.constant(0.5 * weights[seen][:, None] / weights.sum())
+    net.op("Squeeze", net.op("MatMul", share, column), net.constant([1], np.int64), name=KNOWN)
