@@ -182,7 +182,7 @@ async def run(soak: load.Soak, minutes: float, every: float, rows: Path) -> None
     soak.servers["first"].stop(signal.SIGKILL)
     read(soak.place.model)  # checks every digest
     left = sorted(each.name for each in soak.place.disk.iterdir())
-    if not set(left) <= {"m.visvm", ".m.visvm.lock", "temporary"}:
+    if not set(left) <= {"m.visvm", ".m.visvm.lock", ".m.visvm.undo", "temporary"}:
         soak.fault(f"files were left: {left}")
 
 

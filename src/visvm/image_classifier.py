@@ -26,6 +26,8 @@ from visvm.learning.labelled import (
 from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes
+from visvm.model import file as model_file
+from visvm.model.container import locked
 from visvm.model.labels import Label, check_label
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites
@@ -349,6 +351,32 @@ class ImageClassifier(ImageExaminer):
             label = check_label(label, "the class to forget")
         self.model_ = changes.class_forgotten(model, label)
         return self
+
+    # The last change
+
+    @classmethod
+    def undo(
+        cls,
+        path: str | Path,
+        *,
+        encoder: str | Encoder | None = None,
+        cache: bool | Path | FeatureCache = True,
+    ) -> Self:
+        """Take the last change of a model file back; return the model as it was before.
+
+        That is what the last ``save`` has changed. It can be done once: undoing is not undone.
+        Other parameters are those of ``load``.
+
+        Raises
+        ------
+        ModelFileError
+            The file before the last change was not kept, or is there no more.
+        """
+        with locked(Path(path)):
+            now = model_file.read(Path(path), sums=False)
+            found = cls.of(changes.before_last(Path(path), now), encoder=encoder, cache=cache)
+            found.save(path, undo=False)
+        return found
 
     # Parts
 

@@ -20,7 +20,7 @@ import numpy as np
 from tests import tiny
 from tests.crash.power import Tree
 from visvm import ImageClassifier
-from visvm.cli import learn, sites, upkeep
+from visvm.cli import learn, sites, undo, upkeep
 from visvm.encoders import loading
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Preprocessing
@@ -173,11 +173,31 @@ def model_commands(folder: Path) -> Iterator[Command]:
         Command(
             "unmerge", photos.merged, partial(sites.unmerge, MODEL, Path("site.sums"), quiet=True)
         ),
+        Command("learn, after a change", grown, partial(learn.learn, MODEL, photos.blue, **QUIET)),
+        Command("forget --no-undo", grown, partial(forget, photos.more, no_undo=True)),
+        Command("undo", grown, partial(undo.undo, MODEL, quiet=True)),
+        Command("undo --discard", grown, partial(undo.undo, MODEL, discard=True, quiet=True)),
+        Command(
+            "rename-class, no hard links", partial(_copied, grown), partial(_copied, rename, "x")
+        ),
         Command("export", photos.base, partial(export, Path("out.visvm"))),
         Command("export OUT.onnx", photos.base, partial(export, Path("out.onnx"), head_only=True)),
         Command("export --for-site", photos.base, partial(export, for_site=Path("a.visvm"))),
     )
     yield from _cache_commands(photos)
+
+
+def _copied(command: Callable[..., object], *arguments: str) -> None:
+    """Run a command on a file system without hard links."""
+
+    def no_link(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    linked, os.link = os.link, no_link
+    try:
+        command(*arguments)
+    finally:
+        os.link = linked
 
 
 def _cache_commands(photos: Photos) -> Iterator[Command]:

@@ -73,6 +73,24 @@ def test_a_person_teaches_asks_corrects_renames_and_forgets(untaught, visit, pho
     assert ask(page, asked["red"])[0][0] == "crimson"
 
 
+def test_the_last_change_is_undone_once(untaught, visit, photos):
+    page = visit(untaught)
+    teach(page, {"red": photos["red"], "green": photos["green"]})
+    show(page, "history")
+    expect(find(page, "undo")).to_be_hidden()  # before the first session there was nothing
+    show(page, "classes")
+    rename(page, "red", "crimson")
+    show(page, "history")
+    expect(find(page, "history-event")).to_have_text(re.compile("Renamed red to crimson"))
+    find(page, "undo").click()
+    expect(page.locator("dialog")).to_contain_text("It renamed red to crimson.")
+    find(page, "undo-confirm").click()
+    expect(find(page, "undo")).to_be_hidden()
+    expect(find(page, "history-event")).to_have_count(0)
+    show(page, "classes")
+    expect_classes(page, "green", "red")
+
+
 def test_beginning_with_little_needs_a_confirmation(untaught, visit, photos):
     page = visit(untaught)
     gather(page, photos["red"], "red")

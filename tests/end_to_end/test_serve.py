@@ -62,6 +62,8 @@ def test_kill_9_at_any_time_loses_nothing_that_was_acknowledged(place, contents,
             "m.visvm",
             ".m.visvm.lock",
             ".m.visvm.part",
+            ".m.visvm.undo",
+            "..m.visvm.undo.part",
         }
     assert len(acknowledged) > KILLS
     kept = ImageClassifier.load(model).classes_

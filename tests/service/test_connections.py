@@ -278,7 +278,11 @@ def test_hostile_forms_and_300_clients_that_leave_are_gone_without_a_trace(
         assert threading.active_count() <= before[1] + 1
     assert service.waiting_images == 0
     assert not [each for each in open_files() if str(tmp_path) in each]
-    assert {each.name for each in tmp_path.iterdir()} <= {"m.visvm", ".m.visvm.lock"}
+    assert {each.name for each in tmp_path.iterdir()} <= {
+        "m.visvm",
+        ".m.visvm.lock",
+        ".m.visvm.undo",
+    }
 
 
 def test_a_stalled_body_is_told_why(taught, encoder, tmp_path):

@@ -106,7 +106,9 @@ def unchanged(model, tmp_path, encoder):
         assert client.get("/api/model").json() == known
         assert client.service.jobs.n_waiting == 0
         assert not [
-            each for each in tmp_path.iterdir() if each.name not in ("m.visvm", ".m.visvm.lock")
+            each
+            for each in tmp_path.iterdir()
+            if each.name not in ("m.visvm", ".m.visvm.lock", ".m.visvm.undo")
         ]
 
 

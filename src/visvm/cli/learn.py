@@ -34,6 +34,7 @@ from visvm.cli.options import (
     tell_views,
     tell_waiting,
 )
+from visvm.cli.undo import NoUndo, tell_kept
 from visvm.errors import InputError, ModelFileError, shown
 
 if TYPE_CHECKING:
@@ -244,8 +245,10 @@ def _has_learned(
 def _answer_known(folder: str, output: Path, as_json: bool, quiet: bool) -> None:
     """Say that there is nothing to learn, and remove what a kill has left of that session."""
     from visvm.cli.reporting import answer_change
+    from visvm.model import undo
     from visvm.model.journal import Journal
 
+    undo.tidy(output)
     Journal(output).discard_if_done(output)
     said = f"{shown(folder)} is already learned; nothing changed (--again learns it again)"
     answer_change(output, said, as_json, quiet, already_learned=True)
@@ -273,6 +276,7 @@ def forget(
     ] = False,
     nested: Nested = None,
     skip_unreadable: SkipUnreadable = False,
+    no_undo: NoUndo = False,
     encoder: Where = None,
     no_cache: NoCache = False,
     as_json: Json = False,
@@ -289,8 +293,9 @@ def forget(
 
     read_header(model)  # before any folder is looked into
     command = "forget", read_labelled(folder, nested=nested).key
+    given: Any = {"cache": not no_cache, "encoder": encoder}
     with (
-        changed(model, *command, again=again, cache=not no_cache, encoder=encoder) as classifier,
+        changed(model, *command, again=again, undo=not no_undo, **given) as classifier,
         progress_bars(quiet) as progress,
     ):
         if classifier is None:
@@ -298,6 +303,7 @@ def forget(
         n = classifier.forget(
             folder, nested=nested, skip_unreadable=skip_unreadable, progress=progress
         )
+    tell_kept(model, no_undo, quiet)
     said = f"forgot {n} images; {knows(model, classifier)}"
     return answer_change(model, said, as_json, quiet, n_images=n)
 
@@ -326,13 +332,17 @@ def rename_class(
 
 
 def forget_class(
-    model: ModelPath, label: KnownClass, as_json: Json = False, quiet: Quiet = False
+    model: ModelPath,
+    label: KnownClass,
+    no_undo: NoUndo = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Never answer with a class again; no images needed. Other classes' scores stay as they are."""
     from visvm.cli.reporting import answer_change, knows
     from visvm.model.labels import as_number
 
-    with changed(model, "forget-class", label) as classifier:
+    with changed(model, "forget-class", label, undo=not no_undo) as classifier:
         if classifier is None:
             return answer_made(model, as_json, quiet)
         name = as_number(label) if classifier.numbers else label

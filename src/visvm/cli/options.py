@@ -159,12 +159,13 @@ def tell_views(views: str, quiet: bool) -> None:
 
 @contextmanager
 def changed(
-    model: Path, *command: object, again: bool = False, **options: Any
+    model: Path, *command: object, again: bool = False, undo: bool = True, **options: Any
 ) -> "Iterator[ImageClassifier | None]":
     """Hold a model file, and replace it if all goes well.
 
     If this very command was the last one to change it, there is nothing to do: None is given,
-    unless it is to be done `again`. So it may be when a kill came after its last step.
+    unless it is to be done `again`. So it may be when a kill came after its last step. With `undo`
+    the file from before is kept.
     """
     from visvm.image_classifier import ImageClassifier
     from visvm.model import changes
@@ -180,12 +181,15 @@ def changed(
             return
         yield classifier
         classifier.model_ = changes.noted(classifier.model_, *command)
-        classifier.save(model)
+        classifier.save(model, undo=undo)
 
 
 def answer_made(model: Path, as_json: bool, quiet: bool, more: str = "", **facts: object) -> None:
     """Say that the last command was this one, so that nothing is left to do."""
     from visvm.cli.reporting import answer_change
+    from visvm.model import undo
+
+    undo.tidy(model)  # which a kill may have prevented
 
     said = f"{model}: already done; nothing changed{more}"
     answer_change(model, said, as_json, quiet, already_done=True, **facts)

@@ -11,6 +11,8 @@ from visvm.cli.terminal import answer, note, out, table
 from visvm.errors import shown
 from visvm.formats import percent
 from visvm.head.memory import human_bytes
+from visvm.model import undo
+from visvm.model.events import Event, last_change
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import (
@@ -151,6 +153,7 @@ def describe(path: Path) -> dict[str, Any]:
     header = read_header(path)
     head, kind = header.head, header.kind_by_parts
     counts = dict(zip(header.classes, header.counts, strict=True))
+    history = header.sessions, header.events
     return {
         "path": str(path),
         "bytes": path.stat().st_size,
@@ -159,6 +162,8 @@ def describe(path: Path) -> dict[str, Any]:
         "classes": {label: n for label, n in counts.items() if not is_forgotten(label)},
         "forgotten_images": sum(n for label, n in counts.items() if is_forgotten(label)),
         "sessions": [report_as_dict(each) for each in header.sessions],
+        "events": [asdict(each) for each in header.events],
+        "can_undo": None if undo.available(path) is None else last_change(*history),
         "encoder": header.encoder.name,
         "weights_sha256": header.encoder.digest,
         "transform": header.encoder.transform,
@@ -193,6 +198,10 @@ def show_model(described: dict[str, Any]) -> None:
         )
     columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
     console.print(table("sessions", columns, rows, right=[columns[0], *columns[2:]]))
+    if described["events"]:
+        events = [Event(**each) for each in described["events"]]
+        changes = [(each.after_session, _when(each.at), each.said) for each in events]
+        console.print(table("other changes", ["after #", "when (UTC)", "what"], changes))
     if described["merged"]:
         columns = ["file", "site", "when (UTC)", "images"]
         rows = [
@@ -210,7 +219,7 @@ def show_model(described: dict[str, Any]) -> None:
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
         f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}\n"
-        f"{_what_for(described)}",
+        f"{_what_for(described)}{_undoable(described)}",
         markup=False,
     )
 
@@ -221,6 +230,13 @@ def _chosen_by(described: dict[str, Any]) -> str:
         return ""
     n_images, n_classes = basis["n_images"], basis["n_classes"]
     return f", chosen by {counted(n_images, 'image')} of {counted(n_classes, 'class')}"
+
+
+def _undoable(described: dict[str, Any]) -> str:
+    """Say what 'visvm undo' would take back."""
+    if (change := described["can_undo"]) is None:
+        return ""
+    return f"\n'visvm undo {described['path']}' takes back the last change: {change}"
 
 
 def _skipped(files: Sequence[str]) -> str:

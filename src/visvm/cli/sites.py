@@ -19,6 +19,7 @@ from visvm.cli.options import (
     require_other,
     tell_waiting,
 )
+from visvm.cli.undo import NoUndo, tell_kept
 from visvm.errors import InputError, ModelFileError
 
 
@@ -99,6 +100,7 @@ def unmerge(
     site: Annotated[
         Path, typer.Argument(help="The very file that was merged.", metavar="SITE", callback=home)
     ],
+    no_undo: NoUndo = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -107,11 +109,12 @@ def unmerge(
     from visvm.model.file import read_digest
     from visvm.model.sites import SiteStatistics
 
-    with changed(model, "unmerge", read_digest(site)) as classifier:
+    with changed(model, "unmerge", read_digest(site), undo=not no_undo) as classifier:
         if classifier is None:
             return answer_made(model, as_json, quiet)
         sums = SiteStatistics.load(site)
         classifier.unmerge(sums)
+    tell_kept(model, no_undo, quiet)
     said = f"took out the {sums.n_images} images of site {sums.site}; {knows(model, classifier)}"
     return answer_change(model, said, as_json, quiet, site=sums.site, n_images=sums.n_images)
 

@@ -1,10 +1,10 @@
 """What is remembered: a model as one frozen value, its changes and its file.
 
 Reading order: ``labels`` (what a class may be called), ``results`` (what people get: answers,
-evaluations, reports), ``levels`` (which classes
-form groups), ``state`` (the ``Model``), ``container`` (a safetensors file with a header),
-``checks`` (what must hold in one), ``tensors`` and ``file`` (a model ↔ such a file), ``sites``
-(sums that travel), ``changes`` (a model → another one), ``journal`` (half a session on disk),
-``portable`` (a model → an ONNX file), ``holder`` (what has a model), ``predictor`` (a model and its
-encoder: images in, answers out).
+evaluations, reports), ``levels`` (which classes form groups), ``events`` (changes that are no
+sessions), ``state`` (the ``Model``), ``container`` (a safetensors file with a header), ``undo``
+(the file before the last change), ``checks`` (what must hold in one), ``tensors`` and ``file`` (a
+model ↔ such a file), ``sites`` (sums that travel), ``changes`` (a model → another one),
+``journal`` (half a session on disk), ``portable`` (a model → an ONNX file), ``holder`` (what has a
+model), ``predictor`` (a model and its encoder: images in, answers out).
 """

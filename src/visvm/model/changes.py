@@ -2,25 +2,38 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
-from visvm.errors import IncompatibleModelError, InputError, ModelFileError, NeverLearnedError
+from visvm.errors import (
+    IncompatibleModelError,
+    InputError,
+    ModelFileError,
+    NeverLearnedError,
+    shown,
+)
 from visvm.head.checks import Labels, suggestion
 from visvm.head.head import Head, as_rows
 from visvm.head.lift import Features
 from visvm.head.statistics import Statistics
+from visvm.model import file as model_file
+from visvm.model import undo
 from visvm.model.checks import check_sums
+from visvm.model.events import Event
 from visvm.model.labels import FORGOTTEN, Label, check_label, is_forgotten
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
 from visvm.model.state import AnsweredRequest, Calibration, EncoderId, MergedSite, Model
 
 _REQUESTS = 50  # that a model remembers
+
+UNDO = "undo"
+"""The command that takes the last change back."""
 
 MOST_KEYS = 16
 """So many sessions, at most, are known when they are given again."""
@@ -78,7 +91,38 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
             "the sums left without them. Give the very photos that were learned.",
             code=error.code,
         ) from error
-    return replace(model.with_head(head), learned=())
+    after = replace(model.with_head(head), learned=())
+    classes = tuple(dict.fromkeys(labels.tolist()))
+    return _with_event(after, "forget", n_images=len(labels), classes=classes)
+
+
+def _with_event(model: Model, kind: Any, **facts: Any) -> Model:
+    """Return the model with a change in its history; parameters as in ``Event``."""
+    event = Event(kind, now(), len(model.sessions), **facts)
+    return replace(model, events=(*model.events, event))
+
+
+def undone(model: Model, before: Model) -> Model:
+    """Return what a model was before its last change, and which is known to be undone.
+
+    Its encoder is where it is by now, and requests that were answered are answered for good.
+    """
+    encoder = before.encoder
+    if encoder.digest == model.encoder.digest:
+        encoder = replace(encoder, name=model.encoder.name)
+    return noted(replace(before, encoder=encoder, requests=model.requests), UNDO)
+
+
+def before_last(path: Path, model: Model) -> Model:
+    """Return what a model in a file was before its last change."""
+    kept = undo.available(path)
+    if kept is None:
+        raise ModelFileError(
+            f"There is nothing to undo: the file from before the last change of {shown(path)} is "
+            "not beside it. Only the last change can be undone, once.",
+            code="undo-none",
+        )
+    return undone(model, model_file.read(kept))
 
 
 def answered(model: Model, request: AnsweredRequest) -> Model:
@@ -175,18 +219,21 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
     here = Head.of(model.head.settled, sums)
     here.check_merge(other.model.head)
     check_sums(other.model.head, here)
+    known = {label for label in sums.classes.tolist() if not is_forgotten(label)}
     sums.merge(other.model.head.statistics)
-    new = [
-        replace(each, site=each.site or other.site)
-        for each in other.model.sessions
-        if not any(each.is_same_as(known) for known in model.sessions)
-    ]
-    return replace(
+    new = []
+    for each in other.model.sessions:
+        if any(each.is_same_as(mine) for mine in model.sessions):
+            continue
+        new.append(replace(each.among(known), site=each.site or other.site))
+        known |= {*each.new_classes, *each.returning_classes}
+    grown = replace(
         model,
         calibration=model.calibration.plus(other.model.calibration),
         sessions=_numbered((*model.sessions, *new)),
         sites=(*model.sites, *added),
     )
+    return _with_event(grown, "merge", n_images=other.n_images, site=other.site)
 
 
 def _require_same_encoder(mine: EncoderId, theirs: EncoderId) -> None:
@@ -224,13 +271,29 @@ def unmerged(model: Model, other: SiteStatistics) -> Model:
     ids = {each.id for each in gone}
     left = replace(
         model.with_head(head),
-        sessions=_numbered(each for each in model.sessions if each.site not in ids),
+        sessions=_numbered(_first_seen(each for each in model.sessions if each.site not in ids)),
         sites=tuple(each for each in model.sites if each.id not in ids),
         learned=(),
     )
     measured = model.calibration.plus(other.model.calibration, -mine.calibration_weight)
     n_classes = min(model.calibration.n_classes, len(left.classes))
-    return replace(left, calibration=replace(measured, n_classes=n_classes))
+    left = replace(left, calibration=replace(measured, n_classes=n_classes))
+    return _with_event(left, "unmerge", n_images=other.n_images, site=other.site)
+
+
+def _first_seen(sessions: Iterable[SessionReport]) -> Iterator[SessionReport]:
+    """Give the sessions that are left when others are gone: what those had brought is new here."""
+    seen: set[Label] = set()
+    for each in sessions:
+        brought = tuple(label for label in each.returning_classes if label not in seen)
+        seen |= {*each.new_classes, *each.returning_classes}
+        yield replace(
+            each,
+            new_classes=(*each.new_classes, *brought),
+            returning_classes=tuple(
+                label for label in each.returning_classes if label not in brought
+            ),
+        )
 
 
 def _numbered(sessions: Iterable[SessionReport]) -> tuple[SessionReport, ...]:
@@ -274,6 +337,9 @@ def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Mod
         sessions=sessions,
         sites=_renamed_in(model.sites, old, new),
     )
+    if old != new:
+        kind = "merge-classes" if new in model.counts else "rename-class"
+        after = _with_event(after, kind, classes=(old,), name=new)
     if head.sums is not None:
         return after.with_head(head)
     order = np.argsort(np.array(_with_name(model.classes.tolist(), old, new)), kind="stable")
@@ -290,11 +356,12 @@ def class_forgotten(model: Model, label: Label) -> Model:
             f"There is no class {label!r}. {suggestion(label, model.classes)}", code="class-unknown"
         )
     hidden = FORGOTTEN[0] if isinstance(label, str) else FORGOTTEN[1]
-    return replace(
+    after = replace(
         model.with_head(model.head.renamed(label, hidden, merge=True)),
         sites=_renamed_in(model.sites, label, hidden),
         learned=(),
     )
+    return _with_event(after, "forget-class", n_images=model.counts[label], classes=(label,))
 
 
 def _renamed_in(sites: Iterable[MergedSite], old: Label, new: Label) -> tuple[MergedSite, ...]:

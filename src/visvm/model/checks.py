@@ -44,6 +44,7 @@ def check_header(header: "Header", file_size: int) -> None:
     if header.kind not in (None, header.kind_by_parts):
         raise ValueError(f"a {header.kind} has other parts")
     moments = [each.learned_at for each in header.sessions] + [each.merged_at for each in merged]
+    moments += [each.at for each in header.events]
     if not all(re.fullmatch(r"[0-9T:.+Z -]{4,40}", moment) for moment in moments):
         raise ValueError("a date is none")
     _check_numbers(header)
@@ -60,6 +61,7 @@ def _check_numbers(header: "Header") -> None:
     counts = [
         *header.counts,
         *(each.n_images for each in header.merged),
+        *(n for each in header.events for n in (each.n_images or 0, each.after_session)),
         *(n for each in sessions for n in (each.session, each.n_images, each.n_classes)),
         *(each.peak_memory or 0 for each in sessions),
         *(each.settled_on or 0 for each in sessions),

@@ -40,7 +40,7 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     While another process holds it, `waiting` is called now and then; what it raises ends that. The
     lock file beside it is gone when nobody holds it any more.
     """
-    path = _real(path)
+    path = real_path(path)
     _require_folder(path)
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place, is_singleton=True)
@@ -113,7 +113,7 @@ def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Ar
 @contextmanager
 def rewritten(path: Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of another once it is whole, as ``replacing`` does."""
-    path = _real(path)
+    path = real_path(path)
     try:
         with replacing(path) as file:
             yield file
@@ -128,6 +128,21 @@ def rewritten(path: Path) -> Iterator[BinaryIO]:
 def content_digest(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
     """Return the digest that a file of this content has, as ``OpenFile.digest``."""
     return hashlib.sha256(_header_text(header, tensors).encode()).hexdigest()
+
+
+def same_content(
+    path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]
+) -> dict[str, Any] | None:
+    """Return the header of a file that has this very content already, whatever came before it."""
+    if not os.path.exists(real_path(path)):
+        return None
+    with suppress(ModelFileError), opened(path) as file:
+        found, own = file.header, {"format", "tensors", "before"}
+        theirs = {name: value for name, value in found.items() if name not in own}
+        if theirs == json.loads(json.dumps(header)):  # cheap, beside the digests of tensors
+            before = {"before": found["before"]} if "before" in found else {}
+            return found if content_digest({**header, **before}, tensors) == file.digest else None
+    return None
 
 
 def _header_text(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
@@ -196,7 +211,7 @@ class OpenFile:
 @contextmanager
 def opened(path: Path) -> Iterator[OpenFile]:
     """Open a file that visvm wrote, and check its header's digest and format."""
-    path = _real(path)
+    path = real_path(path)
     if not os.path.exists(path):
         raise ModelFileError(
             f"There is no file {shown(path)}. Correct the path, or learn a model first.",
@@ -246,7 +261,8 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     return dict(header)
 
 
-def _real(path: Path) -> Path:
+def real_path(path: Path) -> Path:
+    """Return where a file is that may be reached through a link."""
     return Path(os.path.realpath(expanded(path)))  # a link stays a link to the replaced file
 
 

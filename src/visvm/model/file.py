@@ -2,8 +2,10 @@
 
 The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``,
 ``sessions`` and, where they are known, ``calibrated_classes``, ``site``, ``merged``, ``learned``
-(keys of the last sessions, ``Labelled.key``), ``requests`` (that the service has answered) and
-``change`` (a digest of the last command, ``changes.noted``).
+(keys of the last sessions, ``Labelled.key``), ``requests`` (that the service has answered),
+``change`` (a digest of the last command, ``changes.noted``), ``events`` (changes other than
+sessions) and ``before`` (digest of the file that this one replaced, where that is kept:
+``undo.py``).
 Tensors are ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"),
 ``known.*`` (how familiar learned images look, where that was noted), and (unless it is "predictor")
 ``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle,
@@ -30,6 +32,7 @@ from visvm.head.head import Head
 from visvm.head.lift import Lift, MapEntry
 from visvm.head.selection import LayerTrial, RidgeBasis, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
+from visvm.model import undo
 from visvm.model.checks import check_counts, check_header
 from visvm.model.container import (
     Tensors,
@@ -38,7 +41,9 @@ from visvm.model.container import (
     locked,
     opened,
     replace_file,
+    same_content,
 )
+from visvm.model.events import Event
 from visvm.model.labels import Label
 from visvm.model.results import SessionReport
 from visvm.model.state import (
@@ -110,6 +115,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     learned: list[SessionKey] = []
     requests: list[AnsweredRequest] = []
     change: SessionKey | None = None
+    events: list[Event] = []
+    before: SessionKey | None = None
     journal: JournalNote | None = None
     kind: FileKind | None = None
     tensors: dict[str, str] = {}
@@ -139,10 +146,22 @@ class JournalFile:
 # Writing
 
 
-def write(path: Path, model: Model) -> None:
-    """Write a model, which nobody else writes meanwhile; until the last step the old one stays."""
+def write(path: Path, model: Model, *, keep: bool = False) -> None:
+    """Write a model, which nobody else writes meanwhile; until the last step the old one stays.
+
+    To `keep` it then, too, so that the change can be undone, is for changes of a model.
+    """
     with locked(path):
-        replace_file(path, *packed(model))
+        header, tensors = packed(model)
+        undo.tidy(path)
+        if keep and undo.is_wanted():
+            same = same_content(path, header, tensors)
+            before = undo.keep(path) if same is None else same.get("before")
+            header |= {} if before is None else {"before": before}
+        try:
+            replace_file(path, header, tensors)
+        finally:
+            undo.tidy(path)
 
 
 def write_journal(path: Path, model: Model, note: JournalNote, features: Tensors) -> None:
@@ -187,6 +206,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         learned=list(model.learned),
         requests=list(model.requests),
         change=model.change,
+        events=list(model.events),
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
@@ -201,6 +221,10 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
 def _header_as_dict(header: Header) -> dict[str, Any]:
     """Return the header as JSON has it; msgspec alone would leave out defaults that it has read."""
     described = {"sessions": [report_as_dict(each) for each in header.sessions]}
+    if header.events:
+        described["events"] = [
+            _plain(asdict(each, dict_factory=_with_lists)) for each in header.events
+        ]
     if header.merged:
         described["merged"] = [_plain(asdict(each)) for each in header.merged]
     return cast("dict[str, Any]", _plain(header) | described)
@@ -318,6 +342,7 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             requests=tuple(header.requests),
             spread=read_spread(labels, tensors),
             change=header.change,
+            events=tuple(header.events),
         )
 
 

@@ -135,8 +135,12 @@ class ImagePredictor(ModelHolder):
             made._check_encoder(made._encoder)
         return made
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to a file; an old one stays until the new one is whole."""
+    def save(self, path: str | Path, *, undo: bool = True) -> None:
+        """Write the model to a file; an old one stays until the new one is whole.
+
+        With `undo` the old one is kept beside it until the next change, with all that was forgotten
+        since, so that ``ImageClassifier.undo`` can take the change back.
+        """
         model = self._placed()
         if model.sums_on_disk:
             raise ModelFileError(
@@ -144,7 +148,7 @@ class ImagePredictor(ModelHolder):
                 "or export it.",
                 code="sums-missing",
             )
-        model_file.write(Path(path), model)
+        model_file.write(Path(path), model, keep=undo)
 
     def export(self, path: str | Path) -> None:
         """Write only what predicting needs: no sums, so it cannot learn, merge or forget."""

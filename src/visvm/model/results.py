@@ -1,7 +1,7 @@
 """What people get: a prediction, how good a model is, what a session did."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from visvm.model.labels import Label
@@ -231,7 +231,23 @@ class SessionReport:
 
     def is_same_as(self, other: "SessionReport") -> bool:
         """Whether both report one session, under whatever number and from whatever site."""
-        return replace(self, session=0, site=None) == replace(other, session=0, site=None)
+        return self._bare() == other._bare()
+
+    def _bare(self) -> "SessionReport":
+        """Return the report without what is another one in a model that it was merged into."""
+        classes = tuple(sorted({*self.new_classes, *self.returning_classes}, key=str))
+        bare = replace(self, new_classes=classes, returning_classes=())
+        return replace(bare, session=0, site=None, n_classes=0)
+
+    def among(self, known: Set[Label]) -> "SessionReport":
+        """Return the report as it is for a model that knew these classes before the session."""
+        classes = (*self.new_classes, *self.returning_classes)
+        return replace(
+            self,
+            new_classes=tuple(label for label in classes if label not in known),
+            returning_classes=tuple(label for label in classes if label in known),
+            n_classes=len({*known, *classes}),
+        )
 
 
 def first_session_note(report: SessionReport) -> str | None:

@@ -214,6 +214,7 @@ class SiteStatistics:
             site=self.site,
             sites=tuple(replace(each, file="") for each in model.sites),
             change=None,
+            events=(),
         )
         model_file.write(Path(path), nameless)
 

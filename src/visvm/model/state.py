@@ -14,6 +14,7 @@ from visvm.head.familiarity import DISTANCES, ScoreSpread, known_shares, spread_
 from visvm.head.head import Head
 from visvm.head.lift import Features
 from visvm.head.products import Array
+from visvm.model.events import Event
 from visvm.model.labels import FORGOTTEN, Label
 from visvm.model.levels import SURE, Levels
 from visvm.model.results import Prediction, SessionReport
@@ -147,6 +148,8 @@ class Model:
         where there are very many classes.
     change : str or None
         By which the last command is known when it is given again (``changes.noted``).
+    events : tuple of Event
+        Changes other than sessions, the last one last.
     """
 
     encoder: EncoderId
@@ -161,6 +164,7 @@ class Model:
     requests: tuple[AnsweredRequest, ...] = ()
     spread: ScoreSpread | None = None
     change: str | None = None
+    events: tuple[Event, ...] = ()
 
     def with_head(self, head: Head) -> "Model":
         """Return the model with another head, which is solved and has its sums."""

@@ -18,7 +18,7 @@ from visvm.encoders.transform import DEFAULT_TRANSFORM, Transform
 from visvm.errors import InputError, ModelFileError
 from visvm.head.checks import suggestion
 from visvm.image_classifier import ImageClassifier
-from visvm.model.changes import answered
+from visvm.model.changes import answered, before_last
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
 from visvm.model.state import AnsweredRequest, Model
@@ -164,6 +164,23 @@ class Service:
             detail = f"The class {label!r} exists already. Choose another name, or merge both."
             raise InputError(detail, code="class-exists")
 
+    def take_back(self, classifier: ImageClassifier, revision: int | None) -> dict[str, Any]:
+        """Give a classifier the model from before the last change; say what that was."""
+        current, now = self.store.current, classifier.model_
+        if revision is not None and revision != current.revision:
+            detail = "The model has changed since. Look at its history, and undo that if you want."
+            raise RefusedError(409, detail, code="undo-overtaken")
+        if now is None:
+            detail = "There is nothing to undo: nothing was learned yet. Teach the model first."
+            raise RefusedError(409, detail, code="undo-none")
+        before = before_last(self.store.path, now)
+        mine, old = now.encoder, before.encoder
+        if (mine.digest, mine.transform) != (old.digest, old.transform):
+            detail = "The model before had another encoder or transform. Use 'visvm undo' instead."
+            raise RefusedError(409, detail, code="undo-encoder")
+        classifier.model_ = before
+        return {"undone": current.undoable}
+
     def job(self, identifier: str) -> Job | None:
         """Return the job with this id, also one that a service before this one did under a key."""
         kept = (_as_job(each) for each in self.store.current.requests if each.job == identifier)
@@ -208,7 +225,7 @@ class Service:
                 return result
 
             try:
-                return self.store.change(noted, progress)
+                return self.store.change(noted, progress, undo=kind != "undo")
             except ModelFileError as error:  # names the file, whose folder is our secret
                 folder = f"{self.store.path.resolve().parent}{os.sep}"
                 raise ModelFileError(str(error).replace(folder, ""), code=error.code) from error

@@ -101,9 +101,12 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
     @app.get("/api/history", tags=["model"], dependencies=[rights.reader])
     async def history() -> schemas.History:
         """What was learned when, and the accuracy after it."""
-        sessions = service.store.current.sessions
-        described = [schemas.describe_session(each, ridge_note(each)) for each in sessions]
-        return schemas.History(sessions=described)
+        model = service.store.current.model
+        sessions, events = ((), ()) if model is None else (model.sessions, model.events)
+        return schemas.History(
+            sessions=[schemas.describe_session(each, ridge_note(each)) for each in sessions],
+            events=[schemas.describe_event(each) for each in events],
+        )
 
     # who may only ask gets no sums, as features of single images can be computed from them
     @app.get("/api/model/file", tags=["model"], dependencies=[rights.writer], **_of(_OCTETS))
@@ -256,6 +259,31 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
         return _accepted(service, job, response)
 
 
+def _add_undo(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add what takes the last change back."""
+
+    @app.post("/api/undo", dependencies=[rights.writer], **_CHANGE)
+    async def undo(
+        undoing: schemas.Undoing,
+        response: Response,
+        asked: Annotated[Asked | None, Depends(_asked)],
+    ) -> schemas.JobInfo:
+        """Take the last change back, whoever made it; once only.
+
+        Until the next change the file from before it is kept beside the model file, with all that
+        the change has forgotten.
+        """
+        if (known := service.answered(asked)) is not None:
+            return _accepted(service, known, response)
+
+        def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
+            progress("undoing", 0, 1)
+            return service.take_back(classifier, undoing.revision)
+
+        job = service.change("undo", work, ExitStack(), asked)
+        return _accepted(service, job, response)
+
+
 def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add how far a job is."""
 
@@ -289,7 +317,7 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
         return schemas.describe_job(found, service.jobs)
 
 
-ALL = (_add_health, _add_model, _add_questions, _add_changes, _add_classes, _add_jobs)
+ALL = (_add_health, _add_model, _add_questions, _add_changes, _add_classes, _add_undo, _add_jobs)
 
 
 async def _asked(request: Request, key: _Key = None) -> Asked | None:

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
+from visvm.model.events import Event
 from visvm.model.file import report_as_dict
 from visvm.model.labels import Label
 from visvm.model.results import Evaluation, Prediction, SessionReport
@@ -54,6 +55,10 @@ class ModelInfo(BaseModel):
     can_write: bool = Field(description="Whether your token allows changes.")
     encoder: str = Field(examples=["dinov2-s14"])
     transform: str
+    can_undo: str | None = Field(
+        description="The last change, in words, if it can be undone.",
+        examples=["learned session 3 (12 images)"],
+    )
     n_images: int
     n_bytes: int = Field(description="Of the file; 0 while there is none.")
     n_sessions: int
@@ -124,10 +129,32 @@ class SessionInfo(BaseModel):
     notes: list[str] = []
 
 
+class EventInfo(BaseModel):
+    """A change that is not a session."""
+
+    model_config = _example(
+        kind="rename-class", at="2026-01-02T03:04:05+00:00", after_session=2, said="renamed a to b"
+    )
+    kind: str
+    at: str
+    after_session: int = Field(description="How many sessions there were.")
+    said: str = Field(description="What was done, in words.")
+
+
 class History(BaseModel):
-    """All sessions, the first one first."""
+    """All sessions and other changes, the first one first."""
 
     sessions: list[SessionInfo]
+    events: list[EventInfo]
+
+
+class Undoing(BaseModel):
+    """The last change, to be taken back."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"revision": 7}]})
+    revision: int | None = Field(
+        None, description="Refuse if the model has changed since it had this revision."
+    )
 
 
 class Renaming(BaseModel):
@@ -190,6 +217,7 @@ def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelI
         can_write=can_write,
         encoder=store.encoder_name.replace("\\", "/").rsplit("/", 1)[-1],
         transform=store.transform,
+        can_undo=snapshot.undoable,
         n_images=sum(counts.values()),
         n_bytes=snapshot.n_bytes,
         n_sessions=len(snapshot.sessions),
@@ -203,6 +231,11 @@ def describe_session(report: SessionReport, *notes: str | None) -> SessionInfo:
     """Return what a session did, with those notes on it that there are."""
     said = [note for note in notes if note is not None]
     return SessionInfo.model_validate({**report_as_dict(report), "notes": said})
+
+
+def describe_event(event: Event) -> EventInfo:
+    """Return what a change that is not a session did."""
+    return EventInfo.model_validate(event, from_attributes=True)
 
 
 def describe_job(job: Job, queue: JobQueue) -> JobInfo:

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 from visvm.errors import IncompatibleModelError
 from visvm.image_classifier import ImageClassifier
+from visvm.model import undo as kept
 from visvm.model.container import locked
+from visvm.model.events import last_change
 from visvm.model.labels import Label
 from visvm.model.results import SessionReport
 from visvm.model.state import AnsweredRequest, Model
@@ -34,6 +36,7 @@ class Snapshot:
     model: Model | None  # None while nothing has been learned
     revision: int  # counts the states since the service started
     n_bytes: int  # size of the model file, 0 while there is none
+    undoable: str | None = None  # the last change, if it can be undone
 
     @property
     def counts(self) -> dict[Label, int]:
@@ -79,7 +82,8 @@ class ModelStore:
         self.path = path
         self._classifier = classifier
         self._signature = self._unreadable = signature
-        self.current = Snapshot(classifier.model_, 1, _size(signature))
+        kept.tidy_if_free(path)  # as a kill may have come after the last step of a change
+        self.current = self._snapshot(classifier.model_, 1)
 
     @property
     def encoder_name(self) -> str:
@@ -105,10 +109,13 @@ class ModelStore:
         """Whether another program has changed the file, and ``current`` is an older state."""
         return signature_of(self.path) != self._signature
 
-    def change(self, work: Callable[[ImageClassifier], T], progress: Progress) -> T:
+    def change(
+        self, work: Callable[[ImageClassifier], T], progress: Progress, *, undo: bool = True
+    ) -> T:
         """Let `work` change the model of a classifier, and keep it; for one thread at a time.
 
-        If `work` leaves the model as it was, nothing is written.
+        If `work` leaves the model as it was, nothing is written. With `undo` the file from before
+        is kept.
         """
         with locked(self.path, lambda: progress("waiting for another program", 0, 1)):
             self.refresh()
@@ -117,7 +124,7 @@ class ModelStore:
             if draft.model_ is self.current.model:
                 return result
             progress("writing the model", 0, 1)
-            draft.save(self.path)
+            draft.save(self.path, undo=undo)
             self._publish(draft.model_, signature_of(self.path))
         return result
 
@@ -145,7 +152,13 @@ class ModelStore:
 
     def _publish(self, model: Model | None, signature: Signature) -> None:
         self._signature = signature
-        self.current = Snapshot(model, self.current.revision + 1, _size(signature))
+        self.current = self._snapshot(model, self.current.revision + 1)
+
+    def _snapshot(self, model: Model | None, revision: int) -> Snapshot:
+        undoable = None
+        if model is not None and kept.available(self.path) is not None:
+            undoable = last_change(model.sessions, model.events)
+        return Snapshot(model, revision, _size(self._signature), undoable)
 
 
 def _size(signature: Signature) -> int:

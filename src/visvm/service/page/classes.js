@@ -170,7 +170,7 @@ function restoreFocus() {
 const confirmMerge = (old, label) => openDialog({
   title: `Put “${old}” and “${label}” together?`,
   body: [h('p', {}, `“${label}” is a class already. Both become one class of that name. `
-    + 'This cannot be undone.')],
+    + 'History can undo this until the next change.')],
   actions: [{ text: 'Put together', value: 'merge', kind: 'primary' }],
 });
 
@@ -179,7 +179,7 @@ const confirmForget = (label, n) => openDialog({
   title: `Forget “${label}”?`,
   body: [
     h('p', {}, `It was learned from ${photos(n)}. It will never be an answer again. `
-      + 'This cannot be undone.'),
+      + 'History can undo this until the next change.'),
     h('p', {}, 'The answers for the other classes do not change. '
       + 'If you teach it again later, it will need many more photos.'),
     h('p', { class: 'muted' }, 'Were only some photos wrong? '
@@ -201,7 +201,8 @@ async function pickPhotos(label) {
     title: `Take photos out of “${label}”`,
     body: [
       h('p', {}, 'Choose the very photos that were learned. '
-        + 'It will be as if they had never been shown.'),
+        + 'It will be as if they had never been shown. Until the next change, the server keeps the '
+        + 'model from before, with them, so that this can be undone.'),
       h('div', { class: 'field' }, h('label', { for: 'take-out' }, 'Photos'), input),
     ],
     actions: [{ text: 'Take them out', value: 'photos', kind: 'danger' }],

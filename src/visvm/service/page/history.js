@@ -1,7 +1,9 @@
 // History: a chart and a time line of everything that was learned.
+import { change } from './api.js';
 import { drawChart } from './chart.js';
-import { $, ErrorLine, h, messageOf } from './dom.js';
-import { history, onModel } from './model.js';
+import { $, announce, ErrorLine, h, messageOf, openDialog } from './dom.js';
+import { Cancelled, runJob } from './jobs.js';
+import { history, knownModel, onModel } from './model.js';
 import { classes, percent, photos, some, testWords } from './words.js';
 
 /** @typedef {import('./model.js').Session} Session */
@@ -10,6 +12,8 @@ const error = new ErrorLine('history-error-line');
 const date = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 /** @type {Session[]} */
 let sessions = [];
+/** @type {import('./model.js').Event[]} */
+let events = [];
 let stale = true;
 let width = 0;
 
@@ -22,6 +26,37 @@ function item({ learned_at: at, new_classes: fresh, returning_classes: known, ..
     h('p', { class: 'what' }, fresh.length ? `New: ${some(fresh, 20)}` : more),
     fresh.length && known.length ? h('p', {}, more) : null,
     h('p', { class: 'muted small' }, [numbers, testWords(session.test), ...session.notes].join(' ')));
+}
+
+/** @param {import('./model.js').Event} event */
+const eventItem = ({ at, said }) => h('li', { testid: 'history-event' },
+  h('time', { datetime: at, class: 'muted small' }, date.format(new Date(at))),
+  h('p', { class: 'what' }, said.charAt(0).toUpperCase() + said.slice(1)));
+
+/** Sessions and other changes, the first one first. */
+function items() {
+  const all = [...sessions.map((each, i) => ({ place: i, made: item(each) })),
+    ...events.map((each) => ({ place: each.after_session - 0.5, made: eventItem(each) }))];
+  return all.sort((a, b) => a.place - b.place).map(({ made }) => made);
+}
+
+async function undo() {
+  const now = knownModel();
+  error.clear();
+  const answer = await openDialog({
+    title: 'Undo the last change?',
+    body: [h('p', {}, `It ${now.can_undo}. It will be as it was before. This cannot be undone.`)],
+    actions: [{ text: 'Undo it', value: 'undo', kind: 'danger', testid: 'undo-confirm' }],
+  });
+  if (!answer) return;
+  const json = { revision: now.revision };
+  try {
+    await runJob($('undo-jobs'), 'Undoing the last change',
+      (_, key) => change('api/undo', key, { json }));
+    announce('The last change is undone.', true);
+  } catch (failure) {
+    if (!(failure instanceof Cancelled)) error.show($('history-error'), messageOf(failure));
+  }
 }
 
 /** What the chart shows, in words. */
@@ -49,7 +84,7 @@ function show() {
   $('history-empty').hidden = sessions.length > 0;
   $('history-figure').hidden = !sessions.length;
   $('history-caption').textContent = sessions.length ? caption() : '';
-  $('history-list').replaceChildren(...sessions.map(item).reverse());
+  $('history-list').replaceChildren(...items().reverse());
   draw();
 }
 
@@ -57,7 +92,7 @@ async function load() {
   if (!stale || $('panel-history').hidden) return;
   stale = false;
   try {
-    ({ sessions } = await history());
+    ({ sessions, events } = await history());
     error.clear();
     show();
   } catch (failure) {
@@ -68,7 +103,10 @@ async function load() {
 
 /** Set the view up. @returns {import('./app.js').View} */
 export function historyView() {
-  onModel(() => {
+  $('undo').addEventListener('click', undo);
+  onModel((now) => {
+    $('undo-place').hidden = !now.can_undo || !now.can_write;
+    $('undo-what').textContent = now.can_undo ? `It ${now.can_undo}.` : '';
     stale = true;
     load();
   });

@@ -4,7 +4,7 @@ import { call, request, sleep } from './api.js';
 /**
  * @typedef {{upload_bytes: number, files: number, pixels: number, label_length: number}} Limits
  * @typedef {{name: string, revision: number, can_learn: boolean, can_write: boolean,
- *   n_images: number, n_bytes: number, n_sessions: number, version: string, limits: Limits,
+ *   can_undo: string|null, n_images: number, n_bytes: number, n_sessions: number, version: string, limits: Limits,
  *   classes: {label: string, n_images: number}[]}} Model
  * @typedef {{n: number, accuracy: number, accuracy_before: number|null,
  *   old_accuracy: number|null}} Test
@@ -30,7 +30,9 @@ export function knownModel() {
 /** @param {string} label */
 export const isKnown = (label) => Boolean(current?.classes.some((each) => each.label === label));
 
-/** @returns {Promise<{sessions: Session[]}>} */
+/** @typedef {{at: string, after_session: number, said: string}} Event */
+
+/** @returns {Promise<{sessions: Session[], events: Event[]}>} */
 export const history = () => call('api/history', { background: true });
 
 /** What a person typed, as a label. @param {HTMLInputElement} input */

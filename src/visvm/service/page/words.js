@@ -11,6 +11,7 @@ const STAGES = {
   beginning: 'Starting',
   forgetting: 'Forgetting',
   renaming: 'Renaming',
+  undoing: 'Undoing',
   'waiting for another program': 'Waiting for another program that is changing the model',
 };
 

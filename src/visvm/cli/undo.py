@@ -1,0 +1,70 @@
+"""Take the last change of a model back: ``visvm undo``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visvm.cli.options import Json, ModelPath, Quiet, answer_made, tell_waiting
+
+NoUndo = Annotated[
+    bool,
+    typer.Option(
+        "--no-undo",
+        help="Keep no copy of the model from before: this and earlier changes cannot be undone.",
+    ),
+]
+
+
+def undo(
+    model: ModelPath,
+    discard: Annotated[
+        bool,
+        typer.Option(
+            "--discard",
+            help="Change nothing, and remove the file from before the last change, with what was "
+            "forgotten since: it can then no longer be undone.",
+        ),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Take back the last change of MODEL: learn, forget, rename, merge or another. Once only.
+
+    The file from before the last change lies beside the model as .NAME.undo, as large as it was,
+    until the next change. VISVM_UNDO=off keeps none.
+    """
+    from visvm.cli.reporting import answer_change, knows
+    from visvm.image_classifier import ImageClassifier
+    from visvm.model import changes
+    from visvm.model import undo as kept
+    from visvm.model.container import locked
+    from visvm.model.events import last_change
+    from visvm.model.file import read, read_header
+
+    header = read_header(model)
+    with locked(model, tell_waiting(model, quiet)):
+        if discard:
+            gone = kept.available(model) is not None
+            kept.discard(model)
+            said = "the file from before its last change is removed" if gone else "nothing is kept"
+            return answer_change(model, f"{model}: {said}", as_json, quiet, discarded=gone)
+        if changes.is_made(read(model, sums=False), changes.UNDO):
+            return answer_made(model, as_json, quiet, " (one change can be undone)", undone=None)
+        header = read_header(model)
+        undone = last_change(header.sessions, header.events)
+        classifier = ImageClassifier.undo(model, cache=False)
+    said = f"taken back: {undone}; {knows(model, classifier)}"
+    return answer_change(model, said, as_json, quiet, undone=undone)
+
+
+def tell_kept(model: Path, no_undo: bool, quiet: bool) -> None:
+    """Say that what was taken out of a model is still in the file from before."""
+    from visvm.cli.terminal import note
+    from visvm.model import undo as kept
+
+    if not quiet and not no_undo and (where := kept.available(model)) is not None:
+        note(
+            f"{where} keeps the model from before, with those images, until its next change. "
+            f"'visvm undo {model} --discard' removes it; --no-undo keeps none."
+        )
