@@ -123,7 +123,7 @@ def store(entries, stored):
 
 def runnable():
     """The methods whose needs can be met here."""
-    return [entry for entry in METHODS.values() if not unmet(entry, text=True)]
+    return [entry for entry in METHODS.values() if not unmet(entry, "text", "concepts")]
 
 
 def main():

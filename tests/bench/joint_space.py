@@ -44,6 +44,13 @@ def text_features(noise=0.1, n_prompts=2, phrases=True, tail=TAIL):
     return TextFeatures(names, features, phrases=said if phrases else Phrases())
 
 
+QUICK = {
+    "clg-cbm": {"choice_epochs": 2, "bottleneck_epochs": 4},
+    **{key: {"fusion_epochs": 2} for key in ("proof", "proof (20 exemplars)")},
+}
+"""Options for tests that only compare answers."""
+
+
 class Learner:
     """A method whose texts are those of the classes it has been given, and no others."""
 

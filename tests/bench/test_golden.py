@@ -21,7 +21,8 @@ def test_the_stream_is_neither_easy_nor_hopeless():
     _, test, _ = golden.draw()
     order = golden.class_order(9, 1993)
     truth = "".join(str(order.index(target)) for target in test.targets)
-    for known in STORED.values():
+    slow = {name for name, entry in METHODS.items() if "torch" in entry.needs}
+    for known in (STORED[name] for name in STORED.keys() - slow):
         last = known["answers"][-1]
         right = sum(a == b for a, b in zip(last, truth, strict=True)) / len(truth)
         assert 0.5 < right < 0.9

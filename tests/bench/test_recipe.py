@@ -22,7 +22,15 @@ NAMES = [
         "backbones",
         "forgetting",
     ),
-    *("classifier-choice", "overhead", "trainable-parameters", "training-time", "smoke", "text"),
+    *(
+        "classifier-choice",
+        "overhead",
+        "trainable-parameters",
+        "training-time",
+        "smoke",
+        "text",
+        "diagnosis",
+    ),
 ]
 
 
@@ -88,6 +96,7 @@ def test_the_recipe_in_the_readme_shows_every_field(tmp_path):
         "name",
         "paper",
         "test_per_class",
+        "analysis",
     }
 
 

@@ -197,11 +197,19 @@ def pickles(files, generator):
     return Input({name: content}, (("bench", "cifar.toml", "--data", "data", "--dry-run"),), done)
 
 
+def texts(files, generator):
+    """A file of text features, damaged."""
+    done = []
+    content = damage(files["texts.npz"], generator, done)
+    given = ("--methods", "zs-clip,visual-lssvm+kernel", "--text", "x.npz", "--dry-run")
+    return Input({"x.npz": content}, (("bench", "good.toml", *given),), done)
+
+
 MAKERS = {
     each.__name__: each
     for each in (
         *(model, torn_model, journal, picture, table),
-        *(encoder, weights, recipe, rows, pickles),
+        *(encoder, weights, recipe, rows, pickles, texts),
     )
 }
 

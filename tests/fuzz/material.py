@@ -147,14 +147,20 @@ def _write_pictures() -> None:
 
 
 def _write_benchmark() -> None:
-    """A data set with the rows of a run on it, a recipe, and CIFAR-100 as pickles."""
+    """A data set with the rows of a run on it, texts, a recipe, and CIFAR-100 as pickles."""
     from tests.fuzz.judge import outcome_of
+    from visvm.encoders.texts import Phrases, TextFeatures, unit, write_texts
 
     for split, seed in (("train", 0), ("test", 3)):
         tiny.write_photos(Path("set") / split, ("red", "green"), n=2, seed=seed)
     write_cifar(Path("data/cifar100/cifar-100-python"), 1, 1)
     for name, said in (("good", RECIPE), ("cifar", RECIPE.replace('"set"', '"cifar100"'))):
         Path(f"{name}.toml").write_text(said)
+    rows = np.random.default_rng(0).normal(size=(2, 1, tiny.WIDTH)).astype(np.float32)
+    said = np.array([[0, -1], [1, 0]])
+    phrases = Phrases(("bright", "dark"), unit(rows[:, 0]), said)
+    names = ("red", "green")
+    write_texts(Path("texts.npz"), TextFeatures(names, unit(rows), ("a {}",), phrases=phrases))
     ended = outcome_of(("bench", "good.toml", "--out", "rows", "--quiet"))
     assert ended.code == 0, ended.err
 

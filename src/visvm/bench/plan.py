@@ -11,7 +11,7 @@ import numpy as np
 from visvm.bench.datasets import DATASETS
 from visvm.bench.loading import ImageData, load_dataset, read_content, require_present
 from visvm.bench.methods import METHODS
-from visvm.bench.methods.method import Entry, Setup
+from visvm.bench.methods.method import Entry, Need, Setup
 from visvm.bench.recipe import Recipe
 from visvm.bench.rows import Run
 from visvm.bench.streams import Samples, plain_protocol, session_sizes, validation_split
@@ -26,6 +26,7 @@ from visvm.progress import Progress
 
 _UNMET = {
     "text": "the text features of the class names: give --text FILE ('visvm text encode' makes it)",
+    "concepts": "phrases about every class among the text features: 'visvm text encode --phrases'",
     "images": "the images themselves, and the benchmark hands out features only",
     "torch": "torch, which is not installed: pip install 'visvm[torch]'",
 }
@@ -43,6 +44,7 @@ class RunGroup:
     refused: dict[str, str]  # methods that cannot run with this encoder, and why
     n_shared: int  # test images that are training images too
     texts: TextFeatures | None = None  # of the classes, in their order
+    analysis: str = ""  # as in ``Recipe``
 
     @property
     def n_images(self) -> int:
@@ -108,7 +110,8 @@ def plan(
             about = {} if said is None else {"text": said.digest, "text_of": _described(said)}
             runs = {run.key: run for run in _runs(recipe, protocols, refused, where, about)}
             chosen, n_shared = list(runs.values()), content.n_shared
-            yield RunGroup(data, encoder, transform, chosen, refused, n_shared, said)
+            sort = recipe.analysis
+            yield RunGroup(data, encoder, transform, chosen, refused, n_shared, said, sort)
 
 
 def _runs(
@@ -180,6 +183,14 @@ def _read_texts(recipe: Recipe) -> TextFeatures | None:
     return read_texts(expanded(recipe.text)) if recipe.text else None
 
 
+def _said(texts: TextFeatures | None) -> tuple[Need, ...]:
+    """Return the needs that text features meet."""
+    if texts is None:
+        return ()
+    alone = bool((texts.phrases.classes[:, 1] < 0).any())
+    return ("text", "concepts") if alone else ("text",)
+
+
 def _described(texts: TextFeatures) -> str:
     """Say in short what text features encode."""
     if not texts.prompts:
@@ -199,7 +210,7 @@ def _refusals(recipe: Recipe, encoder: Encoder, texts: TextFeatures | None) -> d
     width = encoder.project(blank).shape[1] if texts is not None else 0
     strange = "" if texts is None else mismatch(texts, width, encoder.digest)
     for entry in (METHODS[method] for method in recipe.methods):
-        reason = unmet(entry, text=texts is not None)
+        reason = unmet(entry, *_said(texts))
         if not reason and strange and "text" in entry.needs:
             reason = f"{entry.name} cannot use them: {strange}"
         if reason:
@@ -214,11 +225,11 @@ def _refusals(recipe: Recipe, encoder: Encoder, texts: TextFeatures | None) -> d
     return refused
 
 
-def unmet(entry: Entry, *, text: bool = False) -> str:
-    """Say which need of a method cannot be met; empty if all can. `text`: there are features."""
-    met = {"text": text, "torch": find_spec("torch") is not None}
+def unmet(entry: Entry, *met: Need) -> str:
+    """Say which need of a method cannot be met; empty if all can. Some are met."""
     for need in entry.needs:
-        if need in _UNMET and not met.get(need):
+        here = need in met or (need == "torch" and find_spec("torch"))
+        if need in _UNMET and not here:
             return f"{entry.name} needs {_UNMET[need]}"
     return ""
 

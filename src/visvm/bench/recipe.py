@@ -40,6 +40,8 @@ class Recipe(Struct, frozen=True):
     # Options that are varied one at a time, the others staying as they are; given likewise.
     vary: dict[str, Annotated[list[_Value], Meta(min_length=1)]] = {}
     text: str = ""  # a file of text features, for the methods that need them
+    # beside the runs: the paper's diagnosis of class names
+    analysis: Literal["", "diagnosis"] = ""
     split: Literal["test", "validation"] = "test"  # validation: of the training images, 4:1
     train_per_class: _Count | None = None  # use only the first so many images of every class
     test_per_class: _Count | None = None

@@ -1,6 +1,7 @@
 """Commands for researchers: ``visvm bench`` and ``visvm report``."""
 
 from collections.abc import Iterator
+from dataclasses import replace as altered
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,7 +82,9 @@ def bench(
             failures = [
                 failure
                 for group in _groups(chosen, data, results, progress, insist=insist)
-                for failure in _run(group, results, progress, quiet)
+                for failure in chain(
+                    _run(group, results, progress, quiet), _diagnose(group, output, progress)
+                )
             ]
     _require_none(failures)
     if not quiet:
@@ -210,6 +213,26 @@ def _run(
                 yield outcome
             elif outcome.session == outcome.n_sessions:
                 say(_summary(outcome, list(results.accuracies(outcome.run).values())))
+
+
+def _diagnose(group: "RunGroup", output: Path, progress: "Progress") -> "Iterator[Failure]":
+    """Write the diagnosis of a group where its recipe asks for one and there is none yet."""
+    from visvm.bench.diagnoses import diagnosis_of, is_there, path_of, write_diagnosis
+    from visvm.bench.features import encode_data
+    from visvm.bench.runner import Failure
+    from visvm.encoders.cache import FeatureCache
+
+    run = next((run for run in group.runs if run.text), None)
+    if not group.analysis or run is None or is_there(output, run):
+        return
+    with FeatureCache() as cache:
+        data = encode_data(group.data, group.encoder, group.transform, cache, progress)
+    try:
+        found = diagnosis_of(altered(data, texts=group.texts), group.setup(run), run, progress)
+    except EncoderError as error:
+        yield Failure(run, str(error))
+        return
+    write_diagnosis(path_of(output, run), found)
 
 
 def _require_none(failures: "list[Failure]") -> None:

@@ -18,6 +18,7 @@ from visvm import __version__
 from visvm.cli import ask, bench, check, learn, serve, sites, undo
 from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.plain import PlainCommand, PlainGroup
+from visvm.cli.text import text_app
 from visvm.cli.upkeep import cache_app, weights_app
 from visvm.errors import InputError, VisvmError, escaped
 
@@ -132,6 +133,7 @@ for _panel, _group in _COMMANDS.items():
         app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_command)
 for _app, _name in ((weights_app, "weights"), (cache_app, "cache")):
     app.add_typer(_app, name=_name, rich_help_panel="This machine")
+app.add_typer(text_app, name="text", rich_help_panel="Research")
 
 
 def main() -> None:

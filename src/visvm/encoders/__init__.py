@@ -6,6 +6,7 @@ Reading order: ``encoder`` (what an encoder is), ``transform`` (a picture → th
 ``graph`` and ``weights`` (how their weights get here), ``onnx`` (the default engine), ``tower``,
 ``huggingface`` and ``open_clip`` (the engine of the extra ``torch``, and its checkpoints),
 ``joint`` (CLIP's last norm and projection apart), ``texts`` (text features of class names, a file),
+``prompts``, ``bpe`` and ``text_tower`` (class names → text features, extra ``torch``),
 ``loading`` (a name → an encoder), ``presets`` (names by the time an image may take), ``cache``
 (features on disk),
 ``pipeline`` (images → features).

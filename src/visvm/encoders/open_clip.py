@@ -47,6 +47,13 @@ _INNER = {
 _IN_PROJ = {"attn.in_proj_weight": "weight", "attn.in_proj_bias": "bias"}
 _AFTER_BLOCKS = ("proj", "attn_pool.", "attn_pool_contrastive.")
 
+# Names of the text tower in open_clip → names in transformers, without "text_model.".
+_TEXT_OUTER = {
+    "token_embedding.weight": "embeddings.token_embedding.weight",
+    "positional_embedding": "embeddings.position_embedding.weight",
+    **{f"ln_final.{p}": f"final_layer_norm.{p}" for p in ("weight", "bias")},
+}
+
 # Wider vision towers of open_clip (H, g, G) have heads of other widths, which the weights do not
 # show.
 _WIDEST_WITH_64 = 1024
@@ -90,7 +97,7 @@ def load_checkpoint(
         "image_size": own,
         "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu",
     }
-    state = _converted(visual, path)
+    state = _converted(visual, path, "vision_model.", _OUTER)
     if _projects_cls(visual, vision):
         state["visual_projection.weight"] = visual["proj"].T.contiguous()
         settings["projection_dim"] = visual["proj"].shape[1]
@@ -102,6 +109,40 @@ def load_checkpoint(
     )
     preprocessing = Preprocessing(size=own, resize=own, **colours)
     return TowerEncoder(str(path), module, preprocessing, size=size, device=device)
+
+
+def read_text_half(path: Path) -> tuple[Any, "State"]:
+    """Return the configuration and the weights of a checkpoint's text tower, for transformers.
+
+    Activation and heads are as in ``load_checkpoint``; a head is 64 wide.
+    """
+    _, transformers = import_torch()
+    said = _read_config(path.with_name(CONFIG_NAME)).get("model_cfg", {})
+    plain = {str(key).removeprefix("module."): value for key, value in _read_state(path).items()}
+    text = {key.removeprefix("text."): each for key, each in plain.items()}
+    needed = ("token_embedding.weight", "positional_embedding", "text_projection")
+    if missing := [key for key in needed if getattr(text.get(key), "ndim", 0) != 2]:
+        raise WeightsError(
+            f"{path} has no text tower of CLIP: it lacks {missing[0]}. Get a complete checkpoint.",
+            code="weights-incomplete",
+        )
+    blocks = [int(found[1]) for key in text if (found := _BLOCK.fullmatch(key))]
+    width = text["token_embedding.weight"].shape[1]
+    fc = text.get("transformer.resblocks.0.mlp.c_fc.weight")
+    config = transformers.CLIPTextConfig(
+        vocab_size=text["token_embedding.weight"].shape[0],
+        hidden_size=width,
+        intermediate_size=4 * width if fc is None else fc.shape[0],
+        projection_dim=text["text_projection"].shape[1],
+        num_hidden_layers=1 + max(blocks, default=-1),
+        num_attention_heads=said.get("text_cfg", {}).get("heads", max(width // 64, 1)),
+        max_position_embeddings=text["positional_embedding"].shape[0],
+        hidden_act="quick_gelu" if said.get("quick_gelu") else "gelu",
+        eos_token_id=2,  # which means the greatest id, as open_clip has it
+    )
+    state = _converted(text, path, "text_model.", _TEXT_OUTER)
+    state["text_projection.weight"] = text["text_projection"].T.contiguous()
+    return config, state
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -245,22 +286,22 @@ def _projects_cls(visual: "State", vision: dict[str, Any]) -> bool:
     )
 
 
-def _converted(visual: "State", path: Path) -> "State":
+def _converted(tower: "State", path: Path, prefix: str, outer: dict[str, str]) -> "State":
     """Rename the weights as in transformers; split the projection to queries, keys and values."""
     state: State = {}
-    for key, value in visual.items():
+    for key, value in tower.items():
         block = _BLOCK.fullmatch(key)
         if block is None:
-            if key in _OUTER:
-                state[f"vision_model.{_OUTER[key]}"] = value
+            if key in outer:
+                state[prefix + outer[key]] = value
             continue
-        start = f"vision_model.encoder.layers.{block[1]}."
+        start = f"{prefix}encoder.layers.{block[1]}."
         if block[2] in _INNER:
             state[start + _INNER[block[2]]] = value
             continue
         if value.shape[0] % 3:
             raise WeightsError(
-                f"{_VISUAL}{key} in {path} does not split into queries, keys and values: its shape "
+                f"{key} in {path} does not split into queries, keys and values: its shape "
                 f"is {tuple(value.shape)}. Get the file again.",
                 code="weights-shape",
             )

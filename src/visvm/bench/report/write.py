@@ -1,13 +1,15 @@
-"""Rows of results → ``report.html``, ``report.md`` and figures; all of it comes from the rows."""
+"""Rows of results → ``report.html``, ``report.md`` and figures: from rows and diagnoses alone."""
 
 import re
 from contextlib import suppress
 from pathlib import Path
 
+from visvm.bench.diagnoses import Diagnosis, read_diagnoses
 from visvm.bench.report.comparison import gather
 from visvm.bench.report.pages import Picture, write_html, write_markdown
 from visvm.bench.report.published import read_published
 from visvm.bench.report.sections import SECTIONS
+from visvm.bench.report.sections.diagnosis import diagnosis
 from visvm.bench.rows import FILE_NAME, Row, read_rows
 from visvm.errors import InputError, shown
 from visvm.files import flush_folder, part_of, written
@@ -28,7 +30,7 @@ def write_report(folder: Path) -> list[Path]:
             f"Run 'visvm bench RECIPE --out {shown(folder)}' first.",
             code="results-empty",
         )
-    files = _make_files(rows)
+    files = _make_files(rows, read_diagnoses(folder))
     try:
         _replace(folder, files)
     except OSError as error:
@@ -40,10 +42,11 @@ def write_report(folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _make_files(rows: list[Row]) -> dict[str, bytes]:
+def _make_files(rows: list[Row], diagnoses: list[Diagnosis]) -> dict[str, bytes]:
     """Return contents by path in the folder."""
     material = gather(rows, read_published())
     made = [section for make in SECTIONS if (section := make(material)) is not None]
+    made += [section] if (section := diagnosis(diagnoses)) is not None else []
     files = {
         "report.html": write_html(TITLE, made).encode(),
         "report.md": write_markdown(TITLE, made).encode(),
