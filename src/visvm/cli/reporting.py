@@ -12,6 +12,7 @@ from visvm.errors import shown
 from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model import undo
+from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event, last_change
 from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
@@ -79,6 +80,8 @@ def show_report(model: Path, report: SessionReport) -> None:
         note(warning)
     if report.skipped:
         console.print(_skipped(report.skipped), markup=False)
+    for line in estimate_notes(report.estimate):
+        console.print(line, markup=False)
     if report.test is not None:
         test = report.test
         console.print(
@@ -191,12 +194,17 @@ def show_model(described: dict[str, Any]) -> None:
     rows = []
     for entry in described["sessions"]:
         test = entry["test"] or {"accuracy": None, "old_accuracy": None, "new_accuracy": None}
+        estimate = (entry.get("estimate") or {}).get("accuracy")
         accuracies = [percent(test[name]) for name in ("accuracy", "old_accuracy", "new_accuracy")]
         news = [len(entry["new_classes"]), len(entry["returning_classes"])]
         rows.append(
-            (entry["session"], _when(entry["learned_at"]), entry["n_images"], *news, *accuracies)
+            (
+                *(entry["session"], _when(entry["learned_at"]), entry["n_images"], *news),
+                *(percent(estimate), *accuracies),
+            )
         )
-    columns = ["#", "when (UTC)", "images", "new", "again", "accuracy", "old", "new only"]
+    columns = ["#", "when (UTC)", "images", "new", "again", "estimated", "accuracy", "old"]
+    columns += ["new only"]
     console.print(table("sessions", columns, rows, right=[columns[0], *columns[2:]]))
     if described["events"]:
         events = [Event(**each) for each in described["events"]]

@@ -5,6 +5,7 @@ label, right or wrong, has no say in its score.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,15 @@ _NEAREST = 3  # samples by which it is told whether one is unlike all others
 _FAR, _LEAST_DEVIATION = 3.5, 0.05
 _ROWS = 1024  # compared with all others at once
 _MOST_OF_A_CLASS = 200  # by which it is told how close samples of a class are
+
+
+CONFIDENT: Final = 0.99
+"""From this confidence on, a label is called wrong: benchmarks/CHECK.md."""
+
+
+def sure(n: int) -> float:
+    """Return the confidence from which on labels are called wrong; few samples can tell less."""
+    return min(CONFIDENT, 1.0 - 2.0 / (n + 2.0))
 
 
 @dataclass(frozen=True, eq=False)

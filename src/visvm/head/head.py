@@ -4,11 +4,13 @@ Learning, merging, unmerging, forgetting and renaming each return a new ``Head``
 changes nothing. Features and labels must have been checked, as ``incremental.py`` does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from visvm.errors import InputError
 from visvm.head import memory
@@ -89,6 +91,20 @@ class Head:
         if not len(sums.classes):
             return replace(self, coefficients=np.empty((settled.lift.width + 1, 0)))
         return replace(self, coefficients=solve(sums, settled.ridge, settled.options.svm_cost))
+
+    @contextmanager
+    def factor_kept(self) -> Iterator[None]:
+        """Have ``solved`` and ``leave_one_out_scores`` share a factor, within this block.
+
+        Thin sums keep theirs anyway. The sums must not change meanwhile.
+        """
+        settled, scatter = self.settled, self.statistics.scatter
+        with ExitStack() as held:
+            if isinstance(scatter, DenseScatter) and scatter.cross.shape[1]:
+                with suppress(LinAlgError):  # then solving raises λ
+                    shift = settled.ridge / settled.options.svm_cost
+                    held.enter_context(scatter.factored(shift))
+            yield
 
     def renewed(self) -> "Head":
         """Return the head with λ chosen anew from its sums if that is due, not solved yet.

@@ -150,6 +150,12 @@ class ShiftedCholesky:
 
     It is there as long as the ``with`` block lasts.
 
+    Attributes
+    ----------
+    shift : float
+    kept : array of shape (size,)
+        The matrix's own diagonal.
+
     Raises
     ------
     LinAlgError
@@ -158,12 +164,12 @@ class ShiftedCholesky:
 
     def __init__(self, matrix: Array, shift: float) -> None:
         self._matrix = matrix
-        self._shift = shift
+        self.shift = shift
         self._diagonal = matrix.reshape(-1, order="A")[:: len(matrix) + 1]  # a view
 
     def __enter__(self) -> "ShiftedCholesky":
         matrix, size = self._matrix, len(self._matrix)
-        self._kept = self._diagonal.copy()
+        self.kept = self._diagonal.copy()
         for begin in range(0, size, _PANEL):
             end = min(begin + _PANEL, size)
             matrix[:begin, begin:end] = matrix[begin:end, :begin].T
@@ -171,17 +177,17 @@ class ShiftedCholesky:
             corner[:] = mirrored(corner)
         info = -1
         try:
-            self._diagonal += self._shift
+            self._diagonal += self.shift
             _, info = lapack.dpotrf(matrix, lower=0, clean=0, overwrite_a=1)
         finally:  # interrupted or refused, the matrix is as it was
             if info != 0:
-                self._diagonal[:] = self._kept
+                self._diagonal[:] = self.kept
         if info != 0:
             raise LinAlgError(f"leading minor {info} is not positive")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._diagonal[:] = self._kept
+        self._diagonal[:] = self.kept
 
     def log_determinant(self) -> float:
         """Return the logarithm of the shifted matrix's determinant."""

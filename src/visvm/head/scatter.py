@@ -21,6 +21,7 @@ public, their fused features follow.
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +65,31 @@ class DenseScatter:
     def __init__(self, matrix: Array, cross: Array) -> None:
         self.matrix = matrix
         self.cross = cross
+        self._held: ShiftedCholesky | None = None  # within a block of ``factored``
 
     def copy(self) -> "DenseScatter":
         """Return an independent copy."""
-        return DenseScatter(self.matrix.copy(order="F"), self.cross.copy())
+        matrix = self.matrix.copy(order="F")
+        matrix[np.diag_indices(len(matrix))] = self._diagonal
+        return DenseScatter(matrix, self.cross.copy())
+
+    @property
+    def _diagonal(self) -> Array:
+        """The diagonal, (D,), also where a factor is in the matrix's upper triangle."""
+        return self.matrix.diagonal() if self._held is None else self._held.kept
+
+    @contextmanager
+    def factored(self, shift: float) -> Iterator[ShiftedCholesky]:
+        """Yield the factor of the matrix + shift·I; a block within the block shares it."""
+        if self._held is not None and self._held.shift == shift:
+            yield self._held
+            return
+        with ShiftedCholesky(self.matrix, shift) as factor:
+            self._held = factor
+            try:
+                yield factor
+            finally:
+                self._held = None
 
     def __getstate__(self) -> tuple[int, Array, Array]:
         # half of the matrix is enough to send
@@ -75,6 +97,7 @@ class DenseScatter:
 
     def __setstate__(self, state: tuple[int, Array, Array]) -> None:
         self.matrix, self.cross = unpacked(state[1], state[0]), state[2]
+        self._held = None
 
     def add(self, rows: Array, targets: Array) -> None:
         """Add the difference rows of a batch, (n, D), with their targets, (n, C)."""
@@ -115,7 +138,7 @@ class DenseScatter:
 
     def trace(self) -> float:
         """Return the sum of the eigenvalues."""
-        return float(np.trace(self.matrix))
+        return float(self._diagonal.sum())
 
     def to_matrix(self) -> Array:
         """Return the whole symmetric matrix, (D, D), as a new array."""

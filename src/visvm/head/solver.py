@@ -31,7 +31,6 @@ from scipy.linalg import LinAlgError, blas, eigh
 from visvm.errors import IllConditionedWarning, InputError
 from visvm.head.products import (
     Array,
-    ShiftedCholesky,
     add_symmetric_product,
     kernel_product,
     product,
@@ -149,7 +148,7 @@ def _inverse_products(
         quadratic /= shift
         along = (vectors @ mean - inside.T @ dual[:, -1]) / shift
     else:
-        with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
+        with statistics.scatter.factored(shift) as factor:
             solved = factor.solve(vectors.T)  # (D, nV + 1)
         quadratic = groups @ solved[:, :-1].T.reshape(n, n_views, -1).swapaxes(1, 2)
         along = vectors @ solved[:, -1]
@@ -180,7 +179,7 @@ def _solve(statistics: Statistics, shift: float, negative: float) -> Array:
         right = np.empty((len(mean), len(target_mean) + 1), order="F")
         right[:, :-1], right[:, -1] = gap * statistics.scatter.cross, mean
         _check_finite(statistics.scatter.trace())
-        with ShiftedCholesky(statistics.scatter.matrix, shift) as factor:
+        with statistics.scatter.factored(shift) as factor:
             solution = factor.solve(right)
     weights, toward_mean = solution[:, :-1], solution[:, -1]
     pull = count * shift / (count + shift)

@@ -4,6 +4,6 @@ Reading order: ``labelled`` (folders, CSV files and lists → files and labels),
 session is to learn, and the ``Engine`` that does it), ``local`` (in this process), ``ray`` and
 ``ray_tasks`` (on a cluster), ``choosing`` (what a first session tries beforehand),
 ``choosing_encoder`` (the same for encoders), ``session`` (all of it: a model before, a model after,
-a report), ``findings`` and ``checking`` (what is wrong with labelled photos), ``examining`` (images
-with labels in, findings out).
+a report), ``estimating`` (its accuracy without test photos), ``findings``, ``checking`` and
+``fixes`` (what is wrong with labelled photos), ``examining`` (images with labels in, findings out).
 """

@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from visvm.head.doubts import sure
 from visvm.model.labels import Label
-
-CONFIDENT: Final = 0.99
-"""From this confidence on, a label is called wrong: benchmarks/CHECK.md."""
 
 LIKELY: Final = 0.9
 """From this score on, a fix list puts the suggested label in place of a wrong one."""
@@ -138,7 +136,7 @@ class Check:
     @property
     def sure(self) -> float:
         """From this confidence on, a label is called wrong; few photos can tell less surely."""
-        return min(CONFIDENT, 1.0 - 2.0 / (self.n + 2.0))
+        return sure(self.n)
 
     @property
     def wrong(self) -> tuple[Mislabelled, ...]:

@@ -17,6 +17,7 @@ from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
 from visvm.head.settle import Settled
+from visvm.learning.estimating import Unlearned, copies_among, estimated
 from visvm.learning.labelled import (
     OR_SKIP,
     Labelled,
@@ -27,10 +28,18 @@ from visvm.learning.labelled import (
 from visvm.learning.local import LocalEngine
 from visvm.learning.work import Engine, Learned, Work
 from visvm.model import changes
+from visvm.model.estimate import SessionEstimate
 from visvm.model.labels import Label, is_forgotten, some_of
-from visvm.model.results import RidgeChoice, SessionReport, SessionTest, session_test
+from visvm.model.results import (
+    RidgeChoice,
+    SessionReport,
+    SessionTest,
+    session_test,
+)
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
+
+_FEW_ARE_ENOUGH = 128  # photos by which accuracy is estimated, where they cost a solve each
 
 
 def learn_session(
@@ -66,13 +75,16 @@ def learn_session(
         clock.lap("test")
     learned, summed = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
-    head = (summed if model is None else summed.renewed()).solved()
-    progress("learning", 1, 1)
-    after = (_unlearned(work, head) if model is None else model).with_head(head)
-    calibration = _calibrated(after, work, learned, progress)
+    head = summed if model is None else summed.renewed()
+    with head.factor_kept():
+        head = head.solved()
+        progress("learning", 1, 1)
+        after = (_unlearned(work, head) if model is None else model).with_head(head)
+        calibration, estimate = _calibrated(after, work, learned, progress)
     clock.lap("learn")
     report = _report(work, learned, head, known, len(after.sessions) + 1)
-    report = replace(report, ridge_choice=_ridge_choice(summed.settled, head.settled))
+    choice = _ridge_choice(summed.settled, head.settled)
+    report = replace(report, ridge_choice=choice, estimate=estimate)
     if held_out is not None:
         tested = held_out.only({*known, *report.new_classes})
         report = replace(
@@ -191,33 +203,48 @@ def _ridge_choice(before: Settled, after: Settled) -> RidgeChoice | None:
     return RidgeChoice(before.ridge, after.ridge_basis.n_images, after.ridge_basis.n_classes)
 
 
-def _calibrated(model: Model, work: Work, learned: Learned, progress: Progress) -> Calibration:
-    """Measure, by some images of a session, how far scores can be trusted."""
+def _calibrated(
+    model: Model, work: Work, learned: Learned, progress: Progress
+) -> tuple[Calibration, SessionEstimate | None]:
+    """Measure, by some images of a session, how far scores can be trusted, and how right they are.
+
+    Where sums are dense, a few are enough for the latter; the former is measured only where many
+    classes have come since the last time, or λ is another.
+    """
     head, named, old = model.head, model.shown, model.calibration
     n_classes = int(named.sum())
-    # Of dense sums, leaving samples out costs another factorisation: only where many classes have
-    # come since the last time, or λ is another.
     thin = isinstance(head.statistics.scatter, ThinScatter)
     start = work.start
     other = start is not None and head.settled.ridge != start.settled.ridge
-    if not (thin or other or n_classes > 1.2 * old.n_classes):
-        return old
+    wanted = thin or other or n_classes > 1.2 * old.n_classes
     progress("calibrating", 0, 1)
     places = sorted(work.calibration - set(learned.unreadable))
+    if not wanted:
+        places = np.random.default_rng(0).permutation(places)[:_FEW_ARE_ENOUGH].tolist()
     features = _all_features(places, work, learned, progress)
     places = [place for place in places if place in features]
+    if not places:
+        return old, None
     labels = work.labels(places)
     rows = np.array([features[place] for place in places])
     scores = head.leave_one_out_scores(rows, labels)[:, named]
     targets = np.searchsorted(model.classes, labels)
-    distances = np.zeros(len(DISTANCES))
-    if model.spread is not None:
-        fitted, counts = model.scores(rows[:, 0]), np.array(model.class_counts, dtype=np.float64)
-        distances = noted(model.spread.unlearned_distances(scores, fitted, targets, counts))
+    found = Unlearned(labels, scores, targets)
+    if wanted:
+        distances = np.zeros(len(DISTANCES))
+        if model.spread is not None:
+            fitted = model.scores(rows[:, 0])
+            counts = np.array(model.class_counts, dtype=np.float64)
+            distances = noted(model.spread.unlearned_distances(scores, fitted, targets, counts))
+        # What was measured among fewer classes counts half from session to session.
+        new = Calibration(log_likelihoods(scores, targets), n_classes, distances)
+        measured = replace(new.plus(old, 0.5), n_classes=n_classes)
+    else:
+        measured = old
+    n_again = copies_among(work.images)
+    estimate = estimated(found, model.class_counts, old.likelihoods, n_again)
     progress("calibrating", 1, 1)
-    # What was measured among fewer classes counts half from session to session.
-    new = Calibration(log_likelihoods(scores, targets), n_classes, distances)
-    return replace(new.plus(old, 0.5), n_classes=n_classes)
+    return measured, estimate
 
 
 def _all_features(

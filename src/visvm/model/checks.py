@@ -65,6 +65,7 @@ def _check_numbers(header: "Header") -> None:
         *(n for each in sessions for n in (each.session, each.n_images, each.n_classes)),
         *(each.peak_memory or 0 for each in sessions),
         *(each.settled_on or 0 for each in sessions),
+        *(n for each in sessions if each.estimate for n in each.estimate.counts),
         *(head.n_components or 0, header.calibrated_classes, *head.layers, *head.layer_dims),
     ]
     if not all(0 <= count < _MOST_IMAGES for count in counts):
@@ -83,6 +84,9 @@ def _check_numbers(header: "Header") -> None:
         )
         if share is not None
     ]
+    estimates = [each.estimate for each in sessions if each.estimate is not None]
+    shares += [each.accuracy for each in estimates]
+    shares += [worst.accuracy for each in estimates for worst in each.worst]
     if not all(0.0 <= share <= 1.0 for share in shares):
         raise ValueError("an accuracy is not between 0 and 1")
     ridges = [*(each.ridge for each in sessions), *(each.before for each in choices)]

@@ -233,7 +233,9 @@ def _header_as_dict(header: Header) -> dict[str, Any]:
 def report_as_dict(report: SessionReport) -> dict[str, Any]:
     """Return a report as a model file has it; some parts only where it has them."""
     described: dict[str, Any] = _plain(asdict(report, dict_factory=_with_lists))
-    absent = [name for name in ("site", "encoder", "ridge_choice") if described[name] is None]
+    absent = [
+        name for name in ("site", "encoder", "ridge_choice", "estimate") if described[name] is None
+    ]
     return {name: value for name, value in described.items() if name not in absent}
 
 

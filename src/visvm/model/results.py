@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from visvm.model.estimate import SessionEstimate
 from visvm.model.labels import Label
 
 
@@ -208,6 +209,8 @@ class SessionReport:
         Likewise.
     ridge_choice : RidgeChoice or None
         Of a session that chose λ anew.
+    estimate : SessionEstimate or None
+        Accuracy as its own photos tell it.
     """
 
     session: int
@@ -228,6 +231,7 @@ class SessionReport:
     transform: TransformChoice | None = None
     encoder: EncoderChoice | None = None
     ridge_choice: RidgeChoice | None = None
+    estimate: SessionEstimate | None = None
 
     def is_same_as(self, other: "SessionReport") -> bool:
         """Whether both report one session, under whatever number and from whatever site."""

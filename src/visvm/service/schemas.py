@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
+from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event
 from visvm.model.file import report_as_dict
 from visvm.model.labels import Label
@@ -126,6 +127,10 @@ class SessionInfo(BaseModel):
     test: dict[str, float | int | None] | None = Field(
         None, description="Accuracies, from 0 to 1, on the test images."
     )
+    estimate: dict[str, Any] | None = Field(
+        None,
+        description="Accuracy as the session's own photos tell it, each left out in turn.",
+    )
     notes: list[str] = []
 
 
@@ -229,7 +234,7 @@ def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelI
 
 def describe_session(report: SessionReport, *notes: str | None) -> SessionInfo:
     """Return what a session did, with those notes on it that there are."""
-    said = [note for note in notes if note is not None]
+    said = [note for note in notes if note is not None] + estimate_notes(report.estimate)
     return SessionInfo.model_validate({**report_as_dict(report), "notes": said})
 
 
