@@ -306,3 +306,10 @@ def test_ablation_says_what_is_left_out():
     assert "zs-clip, the paper's first bar, is left out" in markdown
     _, markdown = both(accuracy.ablation, *streams, ("zs-clip", [0.3, 0.2]))
     assert "left out" not in markdown
+
+
+def test_text_is_compared_with_no_text():
+    streams = [("zs-clip", [0.3, 0.2]), ("vis+text", [0.7, 0.5]), ("vis", [0.6, 0.5])]
+    page, markdown = both(accuracy.textual, *streams)
+    assert "zs-clip, vis+text, vis; accuracy after the last session" in markdown
+    assert "Textual information" in page

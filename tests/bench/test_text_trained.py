@@ -18,7 +18,8 @@ from tests.refusals import refused  # noqa: E402
 from visvm.bench.methods import METHODS, bofa, clg_cbm, gda, proof, rapf  # noqa: E402
 from visvm.bench.methods.gaussians import ClassGaussians  # noqa: E402
 from visvm.bench.methods.gradient import (  # noqa: E402
-    adam,
+    SGD,
+    Adam,
     array,
     contrast,
     cosine,
@@ -57,10 +58,10 @@ def test_descent_finds_the_least_squares_and_follows_its_schedule():
     rows, factors = np.random.default_rng(0).normal(size=(40, 3)), []
     wanted = np.array([1.0, -2.0, 0.5])
     weights, data = tensor(np.zeros(3)).requires_grad_(), tensor(rows)
-    optimizer = adam([weights], 0.1)
+    optimizer = Adam([weights], 0.1)
 
     def loss(places, epoch):
-        factors.append((epoch, optimizer.param_groups[0]["lr"]))
+        factors.append((epoch, optimizer.rate))
         return ((data[places] @ weights - data[places] @ tensor(wanted)) ** 2).mean()
 
     given = {"batch_size": 15, "generator": np.random.default_rng(0)}
@@ -71,6 +72,26 @@ def test_descent_finds_the_least_squares_and_follows_its_schedule():
         [0.1, 0.01, 0.001]
     )
     assert [cosine(4)(epoch) for epoch in (0, 2, 4)] == pytest.approx([1.0, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_steps_are_those_of_the_formulas(kind):
+    pulls = np.random.default_rng(0).normal(size=(5, 3))  # torch's own would import its compiler
+    weights, wanted = tensor(np.ones(3)).requires_grad_(), np.ones(3)
+    optimizer = SGD([weights], 0.1, 0.2) if kind is SGD else Adam([weights], 0.1)
+    past = []
+    for step, pull in enumerate(pulls, start=1):
+        weights.grad = tensor(pull)
+        optimizer.step()
+        past.append(pull + 0.2 * wanted if kind is SGD else pull)
+        ages = np.arange(step)[::-1, None]
+        if kind is SGD:
+            wanted = wanted - 0.1 * (0.9**ages * past).sum(axis=0)
+            continue
+        mean = (0.1 * 0.9**ages * past).sum(axis=0) / (1 - 0.9**step)
+        spread = (0.001 * 0.999**ages * np.square(past)).sum(axis=0) / (1 - 0.999**step)
+        wanted = wanted - 0.1 * mean / (np.sqrt(spread) + 1e-8)
+    assert array(weights) == pytest.approx(wanted, abs=1e-5)
 
 
 def test_contrast_is_clips_loss():

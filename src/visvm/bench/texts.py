@@ -12,7 +12,8 @@ from visvm.encoders.texts import Phrases, TextFeatures, unit
 from visvm.errors import EncoderError, VisvmError
 
 _SAMPLES = 1000  # images that kinship is judged by
-_DOUBT = 1e-4  # how often chance may be taken for kinship
+_DOUBT = 1e-3  # how often chance may be taken for kinship
+_TOO_MANY = 0.6  # share of images that chance may name: with more, they are too few to tell
 
 Array = NDArray[np.float64]
 
@@ -105,7 +106,8 @@ def require_kinship(
     rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLES)).astype(np.intp))
     nearest = (project(train.features[rows]) @ unit(texts.prototypes).T).argmax(axis=1)
     right, n_classes = int((nearest == train.targets[rows]).sum()), len(texts.names)
-    if n_classes > 1 and right <= binom.ppf(1.0 - _DOUBT, len(rows), 1.0 / n_classes):
+    by_chance = binom.ppf(1.0 - _DOUBT, len(rows), 1.0 / n_classes)
+    if right <= by_chance <= _TOO_MANY * len(rows):
         raise EncoderError(
             f"The text features name {right} of {len(rows)} training images of {n_classes} classes "
             "rightly, which is chance. Give those of the text tower that belongs to this encoder.",

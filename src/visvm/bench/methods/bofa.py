@@ -6,12 +6,12 @@ import numpy as np
 
 from visvm.bench.methods import gda
 from visvm.bench.methods.gradient import (
+    SGD,
     array,
     cosine,
     cross_entropy,
     descend,
     numbers,
-    sgd,
     tensor,
     unit_rows,
 )
@@ -141,7 +141,7 @@ class BOFA:
         scale = float(np.log(texts_of(self._setup).scale))
         first, along = tensor(self._first), None if basis is None else tensor(basis)
         whole = along is None
-        optimizer = sgd([weights], 0.05 if whole else 0.001, 0.05 if whole else 0.001)
+        optimizer = SGD([weights], 0.05 if whole else 0.001, 0.05 if whole else 0.001)
 
         def loss(places: ClassNumbers, _epoch: int) -> "Tensor":
             projection = weights if along is None else first + weights @ along.T

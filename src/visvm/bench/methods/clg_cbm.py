@@ -6,7 +6,7 @@ import numpy as np
 
 from visvm.bench.methods.gaussians import ClassGaussians
 from visvm.bench.methods.gradient import (
-    adam,
+    Adam,
     array,
     cross_entropy,
     descend,
@@ -129,7 +129,7 @@ class CLGCBM:
             return cross_entropy(scores, targets[places]) + (distance - own).abs() / own**5
 
         descend(
-            adam([first, last.requires_grad_(), *norm.parameters()], 0.01),
+            Adam([first, last.requires_grad_(), *norm.parameters()], 0.01),
             loss,
             len(f),
             epochs=self.choice_epochs,
@@ -168,7 +168,7 @@ class CLGCBM:
             return total + alignment(rows @ concepts.T, explained)
 
         descend(
-            adam([explainer, head], 1e-3),
+            Adam([explainer, head], 1e-3),
             loss,
             len(f),
             epochs=self.bottleneck_epochs,

@@ -7,6 +7,7 @@ import numpy as np
 
 from visvm.bench.methods import gda
 from visvm.bench.methods.gradient import (
+    SGD,
     array,
     contrast,
     cosine,
@@ -14,7 +15,6 @@ from visvm.bench.methods.gradient import (
     descend,
     linear_start,
     numbers,
-    sgd,
     tensor,
     unit_rows,
 )
@@ -181,7 +181,7 @@ class Engine:
             return total
 
         descend(
-            sgd([image_map, text_map], 0.05, 0.05),
+            SGD([image_map, text_map], 0.05, 0.05),
             loss,
             len(f),
             epochs=self.adapter_epochs,

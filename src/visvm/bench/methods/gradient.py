@@ -11,27 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
-Loss = Callable[[NDArray[np.intp], int], "torch.Tensor"]
+Loss = Callable[[NDArray[np.intp], int], "Tensor"]
 """Takes the places of a batch and the number of the epoch, and returns what is to be lowered."""
 
 
-def tensor(array: NDArray[Any]) -> "torch.Tensor":
+def tensor(array: NDArray[Any]) -> "Tensor":
     """Copy an array to a tensor of float32."""
     import torch
 
     return torch.tensor(np.asarray(array), dtype=torch.float32)
 
 
-def numbers(labels: NDArray[np.intp]) -> "torch.Tensor":
+def numbers(labels: NDArray[np.intp]) -> "Tensor":
     """Copy class numbers to a tensor."""
     import torch
 
     return torch.tensor(labels, dtype=torch.int64)
 
 
-def array(parameter: "torch.Tensor") -> NDArray[np.float64]:
+def array(parameter: "Tensor") -> NDArray[np.float64]:
     """Copy a tensor to an array of float64."""
     return np.asarray(parameter.detach().numpy(), dtype=np.float64)
 
@@ -44,21 +44,21 @@ def linear_start(
     return generator.uniform(-bound, bound, size=(n_outputs, n_inputs))
 
 
-def unit_rows(rows: "torch.Tensor") -> "torch.Tensor":
+def unit_rows(rows: "Tensor") -> "Tensor":
     """Return vectors of unit length, along the last axis."""
     import torch
 
     return torch.nn.functional.normalize(rows, dim=-1)
 
 
-def cross_entropy(scores: "torch.Tensor", targets: "torch.Tensor") -> "torch.Tensor":
+def cross_entropy(scores: "Tensor", targets: "Tensor") -> "Tensor":
     """Return the mean cross-entropy of scores, (n, C), and class numbers, (n,)."""
     import torch
 
     return torch.nn.functional.cross_entropy(scores, targets)
 
 
-def contrast(images: "torch.Tensor", texts: "torch.Tensor", scale: float) -> "torch.Tensor":
+def contrast(images: "Tensor", texts: "Tensor", scale: float) -> "Tensor":
     """Return CLIP's loss of pairs of unit length, (n, p) each, in both directions.
 
     The target of an image is its own text, also where another image has the same.
@@ -78,22 +78,46 @@ def steps(*after: int) -> Callable[[int], float]:
     return lambda epoch: float(0.1 ** sum(epoch >= each for each in after))
 
 
-def sgd(parameters: Sequence["torch.Tensor"], rate: float, decay: float) -> Any:
-    """Return stochastic gradient descent with momentum 0.9."""
-    import torch
+class SGD:
+    """Stochastic gradient descent with momentum 0.9 and weight decay.
 
-    return torch.optim.SGD(list(parameters), lr=rate, momentum=0.9, weight_decay=decay)
+    torch's own optimisers import its compiler, which takes seconds; these do what they do.
+    """
+
+    def __init__(self, parameters: "Sequence[Tensor]", rate: float, decay: float) -> None:
+        self.parameters, self.rate, self._decay = list(parameters), rate, decay
+        self._speeds: list[Any] = [0.0] * len(self.parameters)
+
+    def step(self) -> None:
+        """Move every parameter by its gradient."""
+        for place, parameter in enumerate(self.parameters):
+            slope: Any = parameter.grad
+            pull = slope + self._decay * parameter.detach()
+            self._speeds[place] = 0.9 * self._speeds[place] + pull
+            parameter.data -= self.rate * self._speeds[place]
 
 
-def adam(parameters: Sequence["torch.Tensor"], rate: float) -> Any:
-    """Return Adam as published."""
-    import torch
+class Adam:
+    """Adam as published, with its published constants."""
 
-    return torch.optim.Adam(list(parameters), lr=rate)
+    def __init__(self, parameters: "Sequence[Tensor]", rate: float) -> None:
+        self.parameters, self.rate, self._n = list(parameters), rate, 0
+        self._moments: list[Any] = [(0.0, 0.0)] * len(self.parameters)
+
+    def step(self) -> None:
+        """Move every parameter by its gradient."""
+        self._n += 1
+        for place, parameter in enumerate(self.parameters):
+            first, second = self._moments[place]
+            pull: Any = parameter.grad
+            first, second = 0.9 * first + 0.1 * pull, 0.999 * second + 0.001 * pull**2
+            self._moments[place] = first, second
+            spread = (second / (1.0 - 0.999**self._n)).sqrt() + 1e-8
+            parameter.data -= self.rate * first / (1.0 - 0.9**self._n) / spread
 
 
 def descend(
-    optimizer: Any,
+    optimizer: SGD | Adam,
     loss: Loss,
     n: int,
     *,
@@ -106,8 +130,8 @@ def descend(
 
     Parameters
     ----------
-    optimizer
-        Of torch, with the parameters to change.
+    optimizer : SGD or Adam
+        With the parameters to change.
     loss : callable
         Of the samples at some places, in an epoch.
     n, epochs, batch_size : int
@@ -116,11 +140,11 @@ def descend(
     factor : callable
         What the rate is multiplied by in an epoch.
     """
-    rates = [group["lr"] for group in optimizer.param_groups]
+    rate = optimizer.rate
     for epoch in range(epochs):
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * factor(epoch)
+        optimizer.rate = rate * factor(epoch)
         for rows in np.array_split(generator.permutation(n), -(-n // batch_size)):
-            optimizer.zero_grad()
+            for parameter in optimizer.parameters:
+                parameter.grad = None
             loss(rows, epoch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visvm.bench.methods.gradient import (
+    SGD,
     array,
     cosine,
     cross_entropy,
     descend,
     linear_start,
     numbers,
-    sgd,
     tensor,
     unit_rows,
 )
@@ -205,7 +205,7 @@ class Proof:
             return total + (cross_entropy(own, here) + cross_entropy(own.T, here)) / 2
 
         descend(
-            sgd([*new, prompts, *self._attention.weights], 0.001, 0.05),
+            SGD([*new, prompts, *self._attention.weights], 0.001, 0.05),
             loss,
             len(f),
             epochs=self.fusion_epochs,

@@ -7,7 +7,7 @@ import numpy as np
 
 from visvm.bench.methods.gaussians import ClassGaussians
 from visvm.bench.methods.gradient import (
-    adam,
+    Adam,
     array,
     cross_entropy,
     descend,
@@ -125,7 +125,7 @@ class RAPF:
             return total + hinge(tensor(np.stack(near)), weights, texts, pairs[few])
 
         descend(
-            adam([weights], 1e-3),
+            Adam([weights], 1e-3),
             loss,
             len(targets),
             epochs=how.epochs,

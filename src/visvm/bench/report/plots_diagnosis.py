@@ -84,7 +84,7 @@ def joint_space(title: str, diagnosis: Diagnosis) -> Figure:
     figure = Figure(figsize=(4.6, 4.2))
     axes = figure.add_subplot()
     looks = {
-        "images": ("images", BLUE, ".", 6, 0.35),
+        "images": ("images", BLUE, "o", 5, 0.4),
         "means": ("class means", "#882255", "^", 18, 0.9),
         "texts": ("class names", "#e69f00", "*", 34, 0.95),
     }

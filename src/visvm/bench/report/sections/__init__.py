@@ -12,6 +12,7 @@ SECTIONS = (
     accuracy.main_table,
     accuracy.curves,
     accuracy.ablation,
+    accuracy.textual,
     accuracy.classifiers,
     variation.sensitivities,
     variation.class_orders,

@@ -19,6 +19,7 @@ from visvm.bench.report.grouping import Setting
 from visvm.bench.report.pages import Block, Picture, Section, section
 from visvm.bench.report.summary import ORACLE, RELATIVES, grouped, with_options
 
+_TEXTUAL = ("zs-clip", "vis+text", "vis")
 _ABLATION = ("zs-clip", "visual-lssvm", "visual-lssvm+kernel", "vis-paper", "vis")
 _CLASSIFIERS = ("ncm", "ridge", "vis")
 
@@ -106,6 +107,15 @@ def ablation(material: Material) -> Section | None:
             "class names (--text)."
         )
     return _bars_section(material, "Ablation", intro, _ABLATION)
+
+
+def textual(material: Material) -> Section | None:
+    """Draw class names alone, our method with them, and without."""
+    intro = (
+        "Accuracy after the last session: zero-shot CLIP, which only compares images with class "
+        "names; our method with a row for every class name in its sums; and without."
+    )
+    return _bars_section(material, "Textual information", intro, _TEXTUAL)
 
 
 def classifiers(material: Material) -> Section | None:
