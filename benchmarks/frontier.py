@@ -1,21 +1,24 @@
-"""Accuracy against time an image: sizes of the picture, views, and the presets of ``--quality``.
+"""Accuracy against time an image: sizes of the picture, patches, views, and ``--quality``.
 
 ::
 
-    python benchmarks/frontier.py --data FOLDER       CUB-200 and CIFAR-100, DINOv2-S
+    python benchmarks/frontier.py --data FOLDER                what is not measured yet
+    python benchmarks/frontier.py --data FOLDER --only 224:112 of that, what has this in its name
+    python benchmarks/frontier.py                              the page and its figure alone
 
-The first 20 classes (on CIFAR-100 10) are learned first, then all others together,
-by the whole method as it is by default; all test images are asked in the end. That is A_B: in how
-many sessions the others come changes nothing. Times are those of the encoder alone, on noise: the
-sizes take turns, and the best of several is kept, so that other work on the machine hits all
-alike. Views cost their number times that of one, when learning or when asking.
+The first classes (20, on CIFAR-100 10) are learned first, then all others together, by the whole
+method as it is by default; all test images are asked in the end. That is A_B: in how many sessions
+the others come changes nothing. Times are those of the encoder alone, in CPU seconds of one thread
+on noise: the encoders take turns, and the best of several is kept, so that other work on the
+machine hits all alike. Views cost their number times that of one, when learning or when asking.
 
 Larger pictures (``--quality best``) are not measured: CUB's photos are scaled to 224 × 224 in this
 copy, and CIFAR's are 32 × 32, so that larger ones show the encoder no more details.
-Writes FRONTIER.md and frontier.png beside this file.
+Keeps what it measures in frontier.json; writes FRONTIER.md and frontier.png, all beside this file.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,12 +31,13 @@ from visvm import ImageClassifier, load_encoder
 from visvm.bench.loading import LabelledImages, load_dataset
 from visvm.bench.streams import class_order
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.presets import at_every_quality
+from visvm.encoders.presets import at_every_quality, at_quality
 from visvm.encoders.transform import VIEWS
 
 HERE = Path(__file__).parent
+KEPT = HERE / "frontier.json"
 ENCODER = "dinov2-s14"
-REPEATS = 8
+REPEATS = 4
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,13 @@ CUB = Setting("CUB-200, all classes", "cub200", 200, 20)
 CUB_PART = Setting("CUB-200, first 50 classes", "cub200", 50, 20)
 CIFAR = Setting("CIFAR-100, 10 training and 5 test images a class", "cifar100", 100, 10, 10, 5)
 SMALL = Way(f"{ENCODER}@140")
+FAST = Way(at_quality(ENCODER, "fast"))
 STANDARD = Way(ENCODER)
 MIRRORED = (Way(ENCODER, "mirror"), Way(ENCODER, "one", "mirror"), Way(ENCODER, "mirror", "mirror"))
 ROWS: dict[Setting, tuple[Way, ...]] = {
-    CUB: (SMALL, STANDARD),
-    CUB_PART: (SMALL, STANDARD, *MIRRORED),
-    CIFAR: (SMALL, STANDARD),
+    CUB: (STANDARD, SMALL),
+    CUB_PART: (STANDARD, FAST, SMALL, *MIRRORED),
+    CIFAR: (STANDARD, FAST, SMALL),
 }
 
 
@@ -112,65 +117,96 @@ def milliseconds(names: Sequence[str]) -> dict[str, float]:
 def _once(encoder: Encoder) -> float:
     size = encoder.preprocessing.size
     pixels = np.random.default_rng(0).normal(size=(8, 3, size, size)).astype(np.float32)
-    start = time.perf_counter()
+    start = time.process_time()
     encoder.encode(pixels)
-    return 1000 * (time.perf_counter() - start) / len(pixels)
+    return 1000 * (time.process_time() - start) / len(pixels)
 
 
-def section(data: Path, setting: Setting, times: dict[str, float]) -> tuple[list[str], dict]:
-    """Return the lines of a setting's table, and (time, accuracy) by way."""
-    found = {way: right_in_the_end(data, setting, way) for way in ROWS[setting]}
+@dataclass(frozen=True)
+class Found:
+    """What a way gives: percent right, points against the standard way, and their error."""
+
+    n_images: int
+    right: float
+    gain: float
+    error: float
+
+
+def measured(data: Path | None, setting: Setting, only: str) -> dict[Way, Found]:
+    """Return what is kept of a setting, after measuring what is missing, if there is data."""
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    rows = kept.setdefault(setting.title, {})
+    standard = None
+    for way in ROWS[setting]:
+        if data is None or way.title in rows or only not in way.title:
+            continue
+        if standard is None:
+            standard = right_in_the_end(data, setting, STANDARD)
+        right = standard if way == STANDARD else right_in_the_end(data, setting, way)
+        gain = 100 * (right.astype(float) - standard)
+        error = gain.std() / np.sqrt(len(gain))
+        found = Found(len(right), 100 * right.mean(), gain.mean(), error)
+        rows[way.title] = {name: round(number, 4) for name, number in vars(found).items()}
+        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        print(setting.title, way.title, rows[way.title], flush=True)
+    return {way: Found(**rows[way.title]) for way in ROWS[setting] if way.title in rows}
+
+
+def costs(way: Way, times: dict[str, float]) -> list[float]:
+    """Return the time to learn and to ask, in that of the standard way."""
+    relative = times[way.encoder] / times[ENCODER]
+    return [relative * len(VIEWS[views]) for views in (way.learned, way.asked)]
+
+
+def section(setting: Setting, found: dict[Way, Found], times: dict[str, float]) -> list[str]:
+    """Return the lines of a setting's table."""
     lines = [
-        f"## {setting.title}: {len(found[STANDARD])} test images",
+        f"## {setting.title}: {found[STANDARD].n_images} test images",
         "",
         "| encoder and views | A_B, % | against standard | time to learn | time to ask |",
         "|---|---:|---:|---:|---:|",
     ]
-    points = {}
-    for way, right in found.items():
-        gain = right.astype(float) - found[STANDARD]
-        error = 100 * gain.std() / np.sqrt(len(gain))
-        costs = [
-            times[way.encoder] / times[ENCODER] * len(VIEWS[views])
-            for views in (way.learned, way.asked)
-        ]
+    for way, each in found.items():
+        learning, asking = costs(way, times)
         lines.append(
-            f"| {way.title} | {100 * right.mean():.2f} | {100 * gain.mean():+.2f} ± {error:.2f} | "
-            f"{costs[0]:.2f} × | {costs[1]:.2f} × |"
+            f"| {way.title} | {each.right:.2f} | {each.gain:+.2f} ± {each.error:.2f} | "
+            f"{learning:.2f} × | {asking:.2f} × |"
         )
-        points[way] = (times[ENCODER] * max(costs), 100 * right.mean())
-        print(lines[-1], flush=True)
-    return [*lines, ""], points
+    return [*lines, ""]
 
 
-def draw(points: dict[Setting, dict[Way, tuple[float, float]]]) -> None:
+def draw(tables: dict[Setting, dict[Way, Found]], times: dict[str, float]) -> None:
     """Draw accuracy over time an image, a panel for each setting."""
-    figure, panels = plt.subplots(1, len(points), figsize=(4.4 * len(points), 3.8))
-    for panel, (setting, found) in zip(panels, points.items(), strict=True):
-        names: dict[tuple[float, float], list[str]] = {}
-        for way, point in found.items():
-            panel.plot(*point, "o", color="C1" if "mirror" in (way.learned, way.asked) else "C0")
-            name = f"learned {way.learned}, asked {way.asked}"
-            if (way.learned, way.asked) == ("one", "one"):
-                name = way.encoder.partition("@")[2] or "224"
-            names.setdefault(point, []).append(name)
-        for (cost, accuracy), each in names.items():
-            right = cost > np.mean(list(names), axis=0)[0]
+    figure, panels = plt.subplots(1, len(tables), figsize=(4.6 * len(tables), 3.6))
+    for panel, (setting, found) in zip(panels, tables.items(), strict=True):
+        for way, each in found.items():
+            cost = max(costs(way, times))
+            mirrored = "mirror" in (way.learned, way.asked)
+            panel.errorbar(
+                cost, each.right, each.error, fmt="o", capsize=2, color=f"C{int(mirrored)}"
+            )
+            name = f"learned {way.learned}, asked {way.asked}" if mirrored else _short(way)
+            place = (way.learned, way.asked) == ("mirror", "one")
             panel.annotate(
-                "\n".join(each),
-                (cost, accuracy),
-                (-6, 0) if right else (6, -7),
+                name,
+                (cost, each.right),
+                (-7, -10 if place else 8) if mirrored else (7, -10),
                 textcoords="offset points",
                 fontsize=7,
-                ha="right" if right else "left",
-                va="center",
+                ha="right" if mirrored else "left",
             )
         panel.set_title(setting.title, fontsize=9)
-        panel.set_xlabel("ms an image, learning or asking, whichever is more", fontsize=8)
-        panel.margins(x=0.35, y=0.15)
+        panel.set_xlabel("time an image (standard = 1)", fontsize=8)
+        panel.set_xlim(0, 2.2)
+        panel.margins(y=0.2)
     panels[0].set_ylabel("A_B, %")
     figure.tight_layout()
     figure.savefig(HERE / "frontier.png", dpi=110)
+
+
+def _short(way: Way) -> str:
+    form = way.encoder.partition("@")[2] or "224"
+    return {STANDARD: f"{form}: standard", FAST: f"{form}: fast"}.get(way, form)
 
 
 def _about(presets: str) -> str:
@@ -178,34 +214,40 @@ def _about(presets: str) -> str:
         "Written by `python benchmarks/frontier.py --data FOLDER`: the whole method by default, "
         "with DINOv2-S and the transform squash. ± is the standard error of the paired difference. "
         "Times are ratios to one view at the encoder's own size, of the encoder alone, measured "
-        f"side by side. The presets of `--quality`: {presets}. The photos of these copies have "
-        "224 × 224 and 32 × 32 pixels: what larger pictures (`best`) give on photos of full size "
-        "cannot be seen here, and is not measured."
+        f"side by side. `224:112` are 112 of the 256 patches of a picture of 224 × 224 "
+        f"(`encoders/patches.py`). The presets of `--quality`: {presets}. The photos of these "
+        "copies have 224 × 224 and 32 × 32 pixels: what larger pictures (`best`) give on photos of "
+        "full size cannot be seen here, and is not measured. Nor are the views `crops` (5 × the "
+        "time). What the transforms give: [TRANSFORMS.md](TRANSFORMS.md)."
     )
 
 
 def main() -> None:
-    """Measure every setting, and write the page."""
+    """Measure what is missing, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with cub200, cifar100")
-    data = parser.parse_args().data
-    names = sorted({way.encoder for ways in ROWS.values() for way in ways})
-    times = milliseconds(names)
+    parser.add_argument("--data", type=Path, help="folder with cub200, cifar100")
+    parser.add_argument("--only", default="", help="part of the name of what is measured")
+    given = parser.parse_args()
+    tables = {setting: measured(given.data, setting, given.only) for setting in ROWS}
+    names = sorted({way.encoder for found in tables.values() for way in found})
+    kept = json.loads(KEPT.read_text())
+    if missing := [name for name in names if name not in kept.setdefault("ms", {})]:
+        print(f"timing anew, because of {', '.join(missing)}")
+        kept["ms"] = {name: round(time, 2) for name, time in milliseconds(names).items()}
+        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     presets = ", ".join(f"{name} `{each}`" for name, each in at_every_quality(ENCODER).items())
     lines = [
-        "# What a picture's size and views cost and give",
+        "# What a picture's size, its patches and views cost and give",
         "",
         _about(presets),
         "",
         "![Accuracy over time an image](frontier.png)",
         "",
     ]
-    points = {}
-    for setting in ROWS:
-        table, points[setting] = section(data, setting, times)
-        lines += table
+    for setting, found in tables.items():
+        lines += section(setting, found, kept["ms"])
     (HERE / "FRONTIER.md").write_text("\n".join(lines))
-    draw(points)
+    draw(tables, kept["ms"])
 
 
 if __name__ == "__main__":

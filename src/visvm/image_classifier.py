@@ -56,8 +56,9 @@ class ImageClassifier(ImageExaminer):
         Where features are kept so that an image is encoded once: in the user's cache folder, a file
         of one's own, or nowhere.
     quality : "fast", "standard" or "best", optional
-        Size of the picture that the encoder sees: fast takes less than half the time of standard
-        and loses fine details, best takes two to four times as long. None means standard.
+        How closely the encoder looks: fast takes about half the time of standard (fewer patches of
+        the picture, or a smaller picture), best two to four times as long (a larger one). None
+        means standard.
     minutes : float, optional
         With encoder="auto": choose the size as well, so that the first session takes this time.
     layers, ridge, svm_cost, memory_limit

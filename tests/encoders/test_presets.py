@@ -20,12 +20,12 @@ def file(tmp_path):
 def test_presets_of_the_catalogue_need_no_weights(tmp_path, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
     assert at_every_quality("dinov2-s14") == {
-        "fast": "dinov2-s14@140",
+        "fast": "dinov2-s14@224:112",
         "standard": "dinov2-s14",
         "best": "dinov2-s14@336",
     }
     assert list(at_every_quality("clip-b16-openai").values()) == [
-        "clip-b16-openai@128",
+        "clip-b16-openai@224:64",
         "clip-b16-openai",
         "clip-b16-openai@336",
     ]

@@ -19,7 +19,7 @@ from visvm import ImageClassifier
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.loading import known_digest, load_encoder
-from visvm.encoders.resolution import interpolated, resize_graph, split_size
+from visvm.encoders.resolution import Form, interpolated, resize_graph, split_form
 from visvm.errors import EncoderError
 
 pytestmark = pytest.mark.slow
@@ -194,11 +194,11 @@ def test_real_dinov2_agrees_with_transformers(monkeypatch):
 
 
 def test_names_with_a_size(tmp_path, monkeypatch):
-    assert split_size("owner/model@448") == ("owner/model", 448)
-    assert split_size("user@host") == ("user@host", None)
+    assert split_form("owner/model@448") == ("owner/model", Form(448))
+    assert split_form("user@host") == ("user@host", Form())
     monkeypatch.chdir(tmp_path)
     (tmp_path / "vit@336").mkdir()
-    assert split_size("vit@336") == ("vit@336", None)
+    assert split_form("vit@336") == ("vit@336", Form())
     assert known_digest("dinov2-s14") == known_digest("dinov2-s14@224") == DINO.sha256
     assert known_digest("dinov2-s14@336") != DINO.sha256
     assert known_digest("owner/model@336") is None

@@ -40,7 +40,8 @@ def encoder(place):
 
 
 def make(encoder, width=400, **options):
-    return ImageClassifier(encoder, width, cache=False, layers=(1, 3), **options)
+    given = {"layers": (1, 3), "renew_ridge": True} | options
+    return ImageClassifier(encoder, width, cache=False, **given)
 
 
 @pytest.fixture

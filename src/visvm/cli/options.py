@@ -68,8 +68,8 @@ NewEncoder = Annotated[
 NewQuality = Annotated[
     str | None,
     typer.Option(
-        help="For a new model: size of the picture the encoder sees. fast takes less than half the "
-        "time of standard, and tells fine details apart far worse; best takes two to four times as "
+        help="For a new model: how closely the encoder looks. fast takes little more than half the "
+        "time of standard, and looks at less of each picture; best takes two to four times as "
         "long.",
         show_default="standard",
     ),

@@ -51,6 +51,9 @@ class CatalogEntry(WheelFile):
         The position embeddings, as ``resize_graph`` takes them.
     patch : int, optional
         Side of a patch in pixels, where there are `positions`.
+    fast_patches : int, optional
+        How many patches go on at ``--quality fast`` (``keep_patches``), which halves the time; by
+        default it takes a smaller picture.
     projection : tuple of two str, optional
         First and last tensor of what follows the blocks: the final block's CLS token, and the
         encoder's own output.
@@ -62,6 +65,7 @@ class CatalogEntry(WheelFile):
     preprocessing: Preprocessing
     positions: tuple[str, ...] = ()
     patch: int | None = None
+    fast_patches: int | None = None
     projection: tuple[str, str] | None = None
 
 
@@ -80,6 +84,7 @@ _ENTRIES = (
         # of 37 × 37 patches; to the CLS token's the file adds the token itself, which is equal
         positions=("/Cast_output_0", "model.cls_token", "onnx::Reshape_1360"),
         patch=14,
+        fast_patches=112,  # of 256
         projection=("/blocks.11/Add_1_output_0", "/norm/Add_1_output_0"),
     ),
     CatalogEntry(
@@ -101,6 +106,7 @@ _ENTRIES = (
             "vision_model.embeddings.position_embedding.weight",
         ),
         patch=16,
+        fast_patches=64,  # of 196
         projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),
 )

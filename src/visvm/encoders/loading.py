@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from visvm.encoders import weights
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.resolution import sized_digest, split_size
+from visvm.encoders.resolution import Form, split_form
 from visvm.errors import EncoderError, WeightsError
 from visvm.progress import Progress, silent
 
@@ -23,8 +23,9 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
     Parameters
     ----------
     name : str
-        Any of these, or with the side of the pictures it is to take behind it (``NAME@336``): a
-        name of the catalogue; a file ``.onnx`` with its description beside it; an open_clip
+        Any of these, or with the side of the pictures it is to take behind it (``NAME@336``), and
+        in ONNX with the number of patches that go on (``NAME@224:112``, ``patches.py``): a name of
+        the catalogue; a file ``.onnx`` with its description beside it; an open_clip
         checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``); a folder of a transformers
         model, or its name on the hub (``owner/model``).
     progress : callable, optional
@@ -32,28 +33,34 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
     from_hub : bool, default=True
         Whether a name on the hub may be fetched from there; what is on this machine always serves.
     """
-    bare, size = named(name)
+    bare, form = named(name)
     if bare in CATALOG:
         from visvm.encoders.onnx import load_named
 
-        return load_named(bare, size, progress)
+        return load_named(bare, form, progress)
     # os.path's leaves the home of an unknown user as it is, where Path's raises
     expanded = os.path.expanduser(bare)
     path = Path(expanded)
     if path.suffix == ".onnx":
         from visvm.encoders.onnx import load_file
 
-        return load_file(path, size)
+        return load_file(path, form)
+    if form.patches is not None and bare.partition("@")[0] not in CATALOG:
+        raise EncoderError(
+            f"{bare} looks at all patches: only encoders in ONNX can leave some out. Name it "
+            f"{bare}@{form.size}.",
+            code="patches-unsupported",
+        )
     if path.suffix in _CHECKPOINTS:
         from visvm.encoders.open_clip import load_checkpoint
 
-        return load_checkpoint(path, size=size)
+        return load_checkpoint(path, size=form.size)
     if path.is_dir() or bare.count("/") == 1:
         if not from_hub:
             require_local(bare)
         from visvm.encoders.huggingface import TransformersEncoder
 
-        return TransformersEncoder(expanded, size=size, from_hub=from_hub)
+        return TransformersEncoder(expanded, size=form.size, from_hub=from_hub)
     if bare.partition("@")[0] in CATALOG:
         raise EncoderError(
             f"{name!r} has no size behind its @. Give one such as {bare.partition('@')[0]}@336.",
@@ -74,18 +81,18 @@ def encoder_graph(name: str) -> "onnx.ModelProto":
     EncoderError
         It runs in torch.
     """
-    bare, size = named(name)
+    bare, form = named(name)
     path = Path(os.path.expanduser(bare))
     if bare in CATALOG:
         from visvm.encoders.onnx import named_graph
 
-        return named_graph(bare, size)
+        return named_graph(bare, form)
     if path.suffix == ".onnx":
         import onnx
 
         from visvm.encoders.onnx import prepared_file
 
-        return onnx.load_from_string(prepared_file(path, size).content)
+        return onnx.load_from_string(prepared_file(path, form).content)
     raise EncoderError(
         f"The encoder {name} runs in torch and has no ONNX graph. Write the head alone with "
         "--head-only (head_only=True), or learn through an ONNX file of the encoder.",
@@ -93,25 +100,25 @@ def encoder_graph(name: str) -> "onnx.ModelProto":
     )
 
 
-def named(name: str) -> tuple[str, int | None]:
-    """Return the encoder that a name means, and the size behind it unless it is its own."""
-    bare, size = split_size(name)
-    return bare, None if bare in CATALOG and size == CATALOG[bare].preprocessing.size else size
+def named(name: str) -> tuple[str, Form]:
+    """Return the encoder that a name means, and the form behind it without a size of its own."""
+    bare, form = split_form(name)
+    return bare, form.beside(CATALOG[bare].preprocessing.size) if bare in CATALOG else form
 
 
 def known_digest(name: str) -> str | None:
     """Return the digest of an encoder of the catalogue, of others None: before it is fetched."""
-    bare, size = named(name)
-    return sized_digest(CATALOG[bare].sha256, size) if bare in CATALOG else None
+    bare, form = named(name)
+    return form.digest(CATALOG[bare].sha256) if bare in CATALOG else None
 
 
 def absolute(name: str) -> str:
     """Return the name of an encoder; where it is a path, one that holds from any folder."""
-    bare, size = split_size(name)
+    bare, _ = split_form(name)
     path = Path(os.path.expanduser(bare))
     if known_digest(name) is not None or not path.exists():
         return name
-    return str(path.resolve()) if size is None else f"{path.resolve()}@{size}"
+    return f"{path.resolve()}{name.removeprefix(bare)}"
 
 
 def require_local(name: str) -> None:

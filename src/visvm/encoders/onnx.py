@@ -33,7 +33,8 @@ from visvm.encoders.encoder import (
 )
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
 from visvm.encoders.joint import Tail, read_tail
-from visvm.encoders.resolution import patch_side, resize_graph, sized_digest
+from visvm.encoders.patches import take_form
+from visvm.encoders.resolution import Form, patch_side
 from visvm.errors import EncoderError
 from visvm.progress import Progress
 
@@ -134,32 +135,31 @@ class OnnxEncoder:
         return None if packed is None else _open(self.name, base64.b64decode(packed))
 
 
-def load_named(name: str, size: int | None, progress: Progress) -> OnnxEncoder:
-    """Load an encoder of the catalogue, for pictures of this size; fetch its weights first."""
+def load_named(name: str, form: Form, progress: Progress) -> OnnxEncoder:
+    """Load an encoder of the catalogue in this form; fetch its weights first."""
     entry = CATALOG[name]
     path = weights.fetch(name, progress)
-    if size is None:
+    if form == Form():
         return OnnxEncoder(name, entry.sha256, path)
-    content = named_graph(name, size).SerializeToString(deterministic=True)
-    return OnnxEncoder(f"{name}@{size}", sized_digest(entry.sha256, size), content, size)
+    content = named_graph(name, form).SerializeToString(deterministic=True)
+    formed = form.name(name, entry.preprocessing.size)
+    return OnnxEncoder(formed, form.digest(entry.sha256), content, form.size)
 
 
-def named_graph(name: str, size: int | None) -> "onnx.ModelProto":
+def named_graph(name: str, form: Form) -> "onnx.ModelProto":
     """Return the prepared graph of an encoder of the catalogue, whose weights must be here."""
     import onnx
 
-    model = onnx.load(weights.locate(name))
-    if size is not None:
-        resize_graph(name, model, CATALOG[name].positions, size)
+    entry, model = CATALOG[name], onnx.load(weights.locate(name))
+    take_form(name, model, entry.blocks, entry.positions, entry.preprocessing.size, form)
     return model
 
 
-def load_file(path: Path, size: int | None) -> OnnxEncoder:
-    """Load a user's own ONNX file, with its description beside it, for pictures of this size."""
-    content, digest, patch, preprocessing = prepared_file(path, size)
-    size = None if size == preprocessing.size else size
-    name = str(path) if size is None else f"{path}@{size}"
-    encoder = OnnxEncoder(name, sized_digest(digest, size), content, size)
+def load_file(path: Path, form: Form) -> OnnxEncoder:
+    """Load a user's own ONNX file, with its description beside it, in this form."""
+    content, digest, patch, own = prepared_file(path, form)
+    form = form.beside(own.size)
+    encoder = OnnxEncoder(form.name(str(path), own.size), form.digest(digest), content, form.size)
     encoder.patch = patch
     return encoder
 
@@ -168,13 +168,13 @@ class PreparedFile(NamedTuple):
     """A user's own file after ``prepare``, and what it was before."""
 
     content: bytes
-    digest: str  # whatever the size
+    digest: str  # whatever the form
     patch: int | None
     preprocessing: Preprocessing
 
 
-def prepared_file(path: Path, size: int | None) -> PreparedFile:
-    """Prepare a user's own ONNX file, with its description beside it, for pictures of this size."""
+def prepared_file(path: Path, form: Form) -> PreparedFile:
+    """Prepare a user's own ONNX file, with its description beside it, in this form."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -196,9 +196,8 @@ def prepared_file(path: Path, size: int | None) -> PreparedFile:
             code="onnx-damaged",
         ) from error
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
-    patch = patch_side(model) if positions else None
-    if size not in (None, preprocessing.size):
-        resize_graph(str(path), model, positions, size)
+    patch, own = patch_side(model) if positions else None, preprocessing.size
+    take_form(str(path), model, blocks, positions, own, form.beside(own))
     return PreparedFile(prepare(model, blocks, preprocessing), digest, patch, preprocessing)
 
 

@@ -1,12 +1,14 @@
 """Name encoders by how much time an image may take: ``fast``, ``standard`` or ``best``.
 
-A preset is nothing but an ordinary name: ``dinov2-s14`` at ``best`` is ``dinov2-s14@336``.
+A preset is nothing but an ordinary name: ``dinov2-s14`` at ``best`` is ``dinov2-s14@336``. The
+encoders of the catalogue are fast by leaving patches out, others by a smaller picture.
 """
 
 from typing import Final
 
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.loading import load_encoder, named
+from visvm.encoders.resolution import Form
 from visvm.errors import EncoderError, InputError
 from visvm.progress import Progress, silent
 
@@ -16,7 +18,7 @@ AUTO: Final = "auto"
 STANDARD: Final = "standard"
 # Side of the picture, in the encoder's own. The number of patches, and with it the time, goes with
 # its square: fast is at least twice as fast, best takes at most four times as long. What fast costs
-# in right answers is in benchmarks/FRONTIER.md: many among birds that are alike.
+# in right answers is in benchmarks/FRONTIER.md.
 SIDES: Final = {"fast": 5 / 8, STANDARD: 1.0, "best": 3 / 2}
 QUALITIES: Final = tuple(SIDES)
 
@@ -52,14 +54,14 @@ def at_quality(name: str, quality: str, progress: Progress = silent) -> str:
     Examples
     --------
     >>> [at_quality("dinov2-s14", quality) for quality in QUALITIES]
-    ['dinov2-s14@140', 'dinov2-s14', 'dinov2-s14@336']
+    ['dinov2-s14@224:112', 'dinov2-s14', 'dinov2-s14@336']
     """
     check_quality(quality)
-    bare, size = named(name)
-    if size is not None:
+    bare, form = named(name)
+    if form != Form():
         raise InputError(
-            f"--quality {quality} (quality=…) decides the size of the picture, and so does the "
-            f"name {name}. Leave one of them out.",
+            f"--quality {quality} (quality=…) decides what of a picture is looked at, and so does "
+            f"the name {name}. Leave one of them out.",
             code="quality-and-size",
         )
     if quality == STANDARD:
@@ -71,6 +73,8 @@ def at_quality(name: str, quality: str, progress: Progress = silent) -> str:
             "'positions' in the description of an ONNX file, or use another encoder.",
             code="size-unsupported",
         )
+    if quality == "fast" and bare in CATALOG and (kept := CATALOG[bare].fast_patches) is not None:
+        return Form(patches=kept).name(bare, own)
     # down, so that a preset takes no longer than it promises
     return f"{bare}@{int(own * SIDES[quality] / patch) * patch}"
 

