@@ -7,6 +7,7 @@ from tests import tiny
 from tests.encoders import attentive, patched
 from tests.encoders.attentive import BLOCKS, PATCHES, SIZE, WIDTH
 from tests.encoders.graphs import ROUNDING
+from tests.model.test_portable import compare
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.catalog import CATALOG
@@ -67,6 +68,8 @@ def test_a_model_remembers_them(file, tmp_path):
     again.export_for_site(tmp_path / "site.visvm")
     site = ImageClassifier.load(tmp_path / "site.visvm", cache=False, encoder=f"{file}@{SIZE}:5")
     assert site.load_encoder().digest == taught.load_encoder().digest
+    taught.export_onnx(tmp_path / "m.onnx")
+    compare(taught, tmp_path / "m.onnx", [photo], tolerance=1e-5)
     with refused("encoder-mismatch", IncompatibleModelError):
         ImageClassifier.load(tmp_path / "m.visvm", cache=False, encoder=str(file)).learn(photos)
 

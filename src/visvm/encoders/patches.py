@@ -135,27 +135,28 @@ def _choosing(
         **{at("cls"): 0, at("zero"): [0], at("one"): [1], at("all"): [-1]},
         **{at("end"): [2**31 - 1], at("kept"): [kept], at("column"): [0, -1, 1]},
     }
-    steps: list[tuple[str, list[str], list[str], dict[str, int | str]]] = [
-        ("Shape", [tokens], [at("shape")], {}),
-        ("Gather", [at("shape"), at("zero")], [at("n")], {}),
-        ("Gather", [at("shape"), at("one")], [at("t")], {}),
-        ("Concat", [at("n"), at("all"), at("t"), at("t")], [at("by_head")], {"axis": 0}),
-        ("Reshape", [attention, at("by_head")], [at("heads")], {}),  # (n, heads, t, t)
-        ("Einsum", [at("heads")], [at("sums")], {"equation": "nhqk->nk"}),
-        ("Cast", [at("t")], [at("number")], {"to": TensorProto.FLOAT}),
-        ("Div", [at("sums"), at("number")], [at("mean")], {}),
-        ("Gather", [at("heads"), at("cls")], [at("row")], {"axis": 2}),
-        ("Einsum", [at("row")], [at("of_cls")], {"equation": "nhk->nk"}),
-        ("Add", [at("of_cls"), at("mean")], [at("looks")], {}),  # (n, t)
-        ("Slice", [at("looks"), at("one"), at("end"), at("one")], [at("of_patches")], {}),
-        ("TopK", [at("of_patches"), at("kept")], [at("most"), at("ranked")], {}),
-        ("Add", [at("ranked"), at("one")], [at("places")], {}),  # the CLS token is the first
-        ("Reshape", [at("places"), at("column")], [at("rows")], {}),  # (n, kept, 1)
-        ("GatherND", [tokens, at("rows")], [at("chosen")], {"batch_dims": 1}),
-        ("Gather", [tokens, at("zero")], [at("first")], {"axis": 1}),
-        ("Concat", [at("first"), at("chosen")], [at("going_on")], {"axis": 1}),
+    make = helper.make_node
+    nodes = [
+        make("Shape", [tokens], [at("shape")]),
+        make("Gather", [at("shape"), at("zero")], [at("n")]),
+        make("Gather", [at("shape"), at("one")], [at("t")]),
+        make("Concat", [at("n"), at("all"), at("t"), at("t")], [at("by_head")], axis=0),
+        make("Reshape", [attention, at("by_head")], [at("heads")]),  # (n, heads, t, t)
+        make("Einsum", [at("heads")], [at("sums")], equation="nhqk->nk"),
+        make("Cast", [at("t")], [at("number")], to=TensorProto.FLOAT),
+        make("Div", [at("sums"), at("number")], [at("mean")]),
+        make("Gather", [at("heads"), at("cls")], [at("row")], axis=2),
+        make("Einsum", [at("row")], [at("of_cls")], equation="nhk->nk"),
+        make("Add", [at("of_cls"), at("mean")], [at("looks")]),  # (n, t)
+        make("Slice", [at("looks"), at("one"), at("end"), at("one")], [at("of_patches")]),
+        make("TopK", [at("of_patches"), at("kept")], [at("most"), at("ranked")]),
+        make("Add", [at("ranked"), at("one")], [at("places")]),  # the CLS token is the first
+        make("Reshape", [at("places"), at("column")], [at("rows")]),  # (n, kept, 1)
+        make("GatherND", [tokens, at("rows")], [at("chosen")], batch_dims=1),
+        make("Gather", [tokens, at("zero")], [at("first")], axis=1),
+        make("Concat", [at("first"), at("chosen")], [at("going_on")], axis=1),
     ]
-    return [helper.make_node(kind, *names, **given) for kind, *names, given in steps], constants
+    return nodes, constants
 
 
 def _cls_alone(tokens: str) -> "tuple[list[onnx.NodeProto], dict[str, list[int] | int]]":
