@@ -177,34 +177,32 @@ def section(setting: Setting, found: dict[Way, Found], times: dict[str, float]) 
 
 def draw(tables: dict[Setting, dict[Way, Found]], times: dict[str, float]) -> None:
     """Draw accuracy over time an image, a panel for each setting."""
-    figure, panels = plt.subplots(1, len(tables), figsize=(4.6 * len(tables), 3.6))
+    figure, panels = plt.subplots(1, len(tables), figsize=(4.2 * len(tables), 4.4))
+    every = list(dict.fromkeys(way for ways in ROWS.values() for way in ways))
     for panel, (setting, found) in zip(panels, tables.items(), strict=True):
         for way, each in found.items():
-            cost = max(costs(way, times))
-            mirrored = "mirror" in (way.learned, way.asked)
             panel.errorbar(
-                cost, each.right, each.error, fmt="o", capsize=2, color=f"C{int(mirrored)}"
-            )
-            name = f"learned {way.learned}, asked {way.asked}" if mirrored else _short(way)
-            place = (way.learned, way.asked) == ("mirror", "one")
-            panel.annotate(
-                name,
-                (cost, each.right),
-                (-7, -10 if place else 8) if mirrored else (7, -10),
-                textcoords="offset points",
-                fontsize=7,
-                ha="right" if mirrored else "left",
+                np.mean(costs(way, times)),
+                each.right,
+                each.error,
+                fmt="osD^v<>"[every.index(way)],
+                capsize=3,
+                color=f"C{every.index(way)}",
+                label=_short(way),
             )
         panel.set_title(setting.title, fontsize=9)
-        panel.set_xlabel("time an image (standard = 1)", fontsize=8)
+        panel.set_xlabel("time an image, learning and asking (standard = 1)", fontsize=8)
         panel.set_xlim(0, 2.2)
-        panel.margins(y=0.2)
+        panel.margins(y=0.1)
+        panel.legend(fontsize=7, loc="lower right")
     panels[0].set_ylabel("A_B, %")
     figure.tight_layout()
     figure.savefig(HERE / "frontier.png", dpi=110)
 
 
 def _short(way: Way) -> str:
+    if "mirror" in (way.learned, way.asked):
+        return f"learned {way.learned}, asked {way.asked}"
     form = way.encoder.partition("@")[2] or "224"
     return {STANDARD: f"{form}: standard", FAST: f"{form}: fast"}.get(way, form)
 
