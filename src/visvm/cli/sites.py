@@ -163,6 +163,23 @@ def export(
         bool,
         typer.Option("--head-only", help="With OUT.onnx: take layer features instead of photos."),
     ] = False,
+    web: Annotated[
+        bool,
+        typer.Option(
+            "--web",
+            help="Make OUT a folder that any web server can show: a page that asks the model in "
+            "the browser, without a network once it is loaded. Weights are int8 by default.",
+        ),
+    ] = False,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            callback=home,
+            help="With --web: the npm package onnxruntime-web, as 'npm pack' writes it. npm "
+            "fetches it by default.",
+        ),
+    ] = None,
     encoder: Where = None,
     force: Force = False,
     as_json: Json = False,
@@ -188,10 +205,12 @@ def export(
         "top": top,
         "head_only": head_only or None,
         "encoder": encoder,
+        "runtime": runtime,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    if written.suffix.lower() == ".onnx":
-        return _export_onnx(model, written, given, for_site, force, as_json, quiet)
+    if web or written.suffix.lower() == ".onnx":
+        _check_portable(written, given, for_site, web)
+        return _export_portable(model, written, given, web, force, as_json, quiet)
     if given:
         option = "--" + next(iter(given)).replace("_", "-")
         advice = f"{option} is for OUT.onnx. Give such a name, or leave the option out."
@@ -212,29 +231,45 @@ def export(
     return answer_change(written, said, as_json, quiet, site=site)
 
 
-def _export_onnx(
+def _check_portable(output: Path, given: dict[str, Any], for_site: Path | None, web: bool) -> None:
+    """Refuse options that do not go together."""
+    named = output.suffix.lower() == ".onnx"
+    wrong = ("pixels", "head_only") if web else ("runtime",)
+    options = ["--" + name.replace("_", "-") for name in wrong if name in given]
+    if for_site is not None:
+        advice = "Sites take no ONNX files. Give --for-site another name, and leave --web out."
+    elif web and named:
+        advice = f"--web writes a folder. Leave '.onnx' out of {output.name}, or --web."
+    elif options:
+        advice = f"{options[0]} is {'not ' * web}for --web. Leave one of them out."
+    else:
+        return
+    raise InputError(advice, code="option-of-onnx")
+
+
+def _export_portable(
     model: Path,
     output: Path,
     given: dict[str, Any],
-    for_site: Path | None,
+    web: bool,
     force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write the ONNX file of a model."""
+    """Write the ONNX file of a model, or the folder of its page."""
     from visvm.cli.terminal import answer, progress_bars
     from visvm.head.memory import human_bytes
     from visvm.model.predictor import ImagePredictor
 
-    if for_site is not None:
-        advice = "Sites take no ONNX files. Give --for-site another name."
-        raise InputError(advice, code="option-of-onnx")
     predictor = ImagePredictor.load(model, encoder=given.pop("encoder", None), for_prediction=True)
     require_other(output, model, "Exporting")
-    if "head_only" not in given:
-        with progress_bars(quiet) as progress:
-            predictor.load_encoder(progress)
-    made = predictor.export_onnx(output, replaces=force, **given)
+    with progress_bars(quiet) as progress:
+        if web:
+            made = predictor.export_web(output, replaces=force, progress=progress, **given)
+        else:
+            if "head_only" not in given:
+                predictor.load_encoder(progress)
+            made = predictor.export_onnx(output, replaces=force, **given)
     said = f"{output}: already done; nothing changed"
     if not made.already_done:
         size, encoder_size = human_bytes(made.bytes), human_bytes(made.encoder_bytes)

@@ -200,6 +200,35 @@ class ImagePredictor(ModelHolder):
         encoder = None if head_only else self.load_encoder()
         return write_onnx(Path(path), model, encoder, options, replaces=replaces)
 
+    def export_web(
+        self,
+        folder: str | Path,
+        *,
+        precision: str = "int8",
+        top: int = 5,
+        runtime: str | Path | None = None,
+        replaces: bool = True,
+        progress: Progress = silent,
+    ) -> "Written":
+        """Write a folder for any web server: a page that asks the model in the browser.
+
+        Parameters
+        ----------
+        folder : path
+        precision, top, replaces
+            As in ``export_onnx``.
+        runtime : path, optional
+            The npm package onnxruntime-web, as 'npm pack' writes it; fetched by npm by default.
+        """
+        from visvm.model.portable.graph import PortableOptions
+        from visvm.model.portable.runtime import load_runtime
+        from visvm.model.portable.web import write_web
+
+        options, model = PortableOptions(precision, top=top), self._known()
+        encoder = self.load_encoder(progress)
+        shown = load_runtime(progress, None if runtime is None else Path(runtime))
+        return write_web(Path(folder), model, encoder, options, shown, replaces=replaces)
+
     def has_exported(self, path: str | Path, *, for_site: bool = False) -> bool:
         """Whether a file is what ``export`` would write, or ``export_for_site`` under its id."""
         model, path = self._placed(), Path(path)

@@ -74,6 +74,24 @@ def write_onnx(
     replaces : bool
         Whether another file of this name may be replaced.
     """
+    content, written = made_content(model, encoder, options)
+    with locked(path):
+        if path.exists() and path.read_bytes() == content:
+            return replace(written, already_done=True)
+        if path.exists() and not replaces:
+            raise ModelFileError(
+                f"{shown(path)} already exists. Choose another name, or replace it with --force.",
+                code="file-exists",
+            )
+        with rewritten(path) as file:
+            file.write(content)
+    return written
+
+
+def made_content(
+    model: Model, encoder: Encoder | None, options: PortableOptions
+) -> tuple[bytes, Written]:
+    """Return the content of the file, tried, and what it is like; parameters as ``write_onnx``."""
     graph = None if encoder is None else encoder_graph(encoder.name)
     _require_size(model, graph)
     preprocessing = None if encoder is None else encoder.preprocessing
@@ -86,17 +104,7 @@ def write_onnx(
         options.precision,
         _difference(content, model, encoder, options),
     )
-    with locked(path):
-        if path.exists() and path.read_bytes() == content:
-            return replace(written, already_done=True)
-        if path.exists() and not replaces:
-            raise ModelFileError(
-                f"{shown(path)} already exists. Choose another name, or replace it with --force.",
-                code="file-exists",
-            )
-        with rewritten(path) as file:
-            file.write(content)
-    return written
+    return content, written
 
 
 def check_name(path: Path) -> None:

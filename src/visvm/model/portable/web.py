@@ -1,0 +1,127 @@
+"""Write a folder that any web server can show: a page that asks the model, in the browser."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+
+from visvm.encoders.encoder import Encoder
+from visvm.errors import ModelFileError, shown
+from visvm.files import flush_folder, written
+from visvm.head.familiarity import UNKNOWN
+from visvm.model.container import locked
+from visvm.model.portable.graph import PortableOptions
+from visvm.model.portable.runtime import MODULE, WASM, Runtime
+from visvm.model.portable.writing import Written, made_content
+from visvm.model.state import Model
+
+_ABOUT = "model.json"
+_MODEL, _WASM = "model.onnx", f"{WASM}.gz"
+_MANIFEST = {
+    "name": "What is it?",
+    "start_url": "./",
+    "display": "standalone",
+    "icons": [{"src": "icon.svg", "sizes": "any", "type": "image/svg+xml"}],
+}
+
+
+def write_web(
+    folder: Path,
+    model: Model,
+    encoder: Encoder,
+    options: PortableOptions,
+    runtime: Runtime,
+    *,
+    replaces: bool = True,
+) -> Written:
+    """Write the folder, all of it or nothing.
+
+    Parameters
+    ----------
+    folder : Path
+    model : Model
+        Which knows a class.
+    encoder : Encoder
+        The model's.
+    options : PortableOptions
+    runtime : Runtime
+    replaces : bool
+        Whether a folder that this has written may be replaced.
+    """
+    content, made = made_content(model, encoder, options)
+    files = {_MODEL: content, MODULE: runtime.module, _WASM: runtime.wasm}
+    page = resources.files("visvm.model.portable") / "page"
+    files |= {each.name: each.read_bytes() for each in page.iterdir() if each.is_file()}
+    files["manifest.webmanifest"] = json.dumps(_MANIFEST, indent=1).encode()
+    about = {
+        "labels": model.classes.tolist(),
+        "unknown": UNKNOWN,
+        "digest": _digest(files),
+        "files": {"model": _MODEL, "wasm": _WASM, "runtime": f"./{MODULE}"},
+        "bytes": {"model": len(content), "wasm": len(runtime.wasm)},
+    }
+    files[_ABOUT] = json.dumps(about, ensure_ascii=False).encode()
+    with locked(folder.with_name(f"{folder.name}.web")):  # no folder, as locks are of files
+        same = _holds(folder, files)
+        if not same:
+            _require_free(folder, replaces)
+            _write(folder, files)
+    whole = sum(map(len, files.values()))
+    return Written(whole, made.encoder_bytes, made.precision, made.difference, same)
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    sha = hashlib.sha256()
+    for name in sorted(files):
+        sha.update(f"{name} {hashlib.sha256(files[name]).hexdigest()}\n".encode())
+    return sha.hexdigest()[:16]
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether a folder has these files already."""
+    with suppress(OSError):
+        return all((folder / name).read_bytes() == content for name, content in files.items())
+    return False
+
+
+def _require_free(folder: Path, replaces: bool) -> None:
+    """Refuse to replace what is there, unless it may be, and was written by this."""
+    if not folder.exists():
+        return
+    if not replaces:
+        raise ModelFileError(
+            f"{shown(folder)} already exists. Choose another name, or replace it with --force.",
+            code="file-exists",
+        )
+    if not (folder / _ABOUT).is_file():
+        raise ModelFileError(
+            f"{shown(folder)} is not a folder that 'visvm export --web' has written, so it is not "
+            "replaced. Choose another name.",
+            code="folder-foreign",
+        )
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files to a new folder, which takes its place when it is whole."""
+    part = folder.with_name(f".{folder.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # what a kill has left
+        part.mkdir()
+        for name, content in files.items():
+            with written(part / name) as file:
+                file.write(content)
+        flush_folder(part)
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+        flush_folder(folder.parent)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise ModelFileError(
+            f"{shown(folder)} cannot be written: {' '.join(str(error).split())}. "
+            "Make room, or choose another place.",
+            code="file-unwritable",
+        ) from error

@@ -1,0 +1,168 @@
+"""A page that was exported asks the model in a browser, also without a network."""
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests import tiny
+from tests.refusals import refused
+from visvm.errors import ModelFileError, WeightsError
+from visvm.model.portable import runtime, web
+from visvm.progress import silent
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """A static host, as any other."""
+
+    extensions_map = {".mjs": "text/javascript", ".js": "text/javascript", ".html": "text/html"}  # noqa: RUF012
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def packed():
+    """The runtime, from npm unless it is here."""
+    if shutil.which("npm") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("npm is not installed")
+    return runtime.load_runtime(silent)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, packed):
+    """A folder, and the classifier that it holds."""
+    folder = tmp_path_factory.mktemp("web")
+    model = tiny.write_model(folder)
+    made = model.export_web(folder / "site")
+    assert made.bytes == sum(each.stat().st_size for each in (folder / "site").iterdir())
+    return folder, model
+
+
+@pytest.fixture
+def served(exported):
+    handler = functools.partial(_Quiet, directory=exported[0] / "site")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def answers(page):
+    rows = page.locator("#answers li")
+    expect(rows).not_to_have_count(0)
+    return [row.splitlines() for row in rows.all_inner_texts()]
+
+
+def ask(page, path):
+    page.locator("#time").evaluate("each => { each.textContent = ''; }")
+    page.locator("#file").set_input_files(path)
+    expect(page.locator("#time")).to_contain_text("ms", timeout=60_000)
+    return answers(page)
+
+
+def test_the_page_says_what_predict_says_also_without_a_network(exported, served, browser):
+    folder, model = exported
+    context = browser.new_context()
+    context.set_default_timeout(120_000)
+    page, asked_for, broken = context.new_page(), [], []
+    page.on("request", lambda request: asked_for.append(request.url))
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    address = f"http://127.0.0.1:{served.server_port}/"
+    page.goto(address)
+    expect(page.locator("#status")).to_have_text("Ready (WebAssembly).", timeout=120_000)
+    # large as a camera's are, and turned by EXIF
+    photos = {path: path for path in sorted((folder / "photos").rglob("*-0.png"))}
+    turned = folder / "turned.png"
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.open(folder / "photos/red/0-1.png").save(turned, exif=exif)
+    wanted = {path: model.predict([path])[0] for path in [*photos, turned]}
+    for path, answer in wanted.items():
+        rows = ask(page, path)
+        assert [label for label, *_ in rows] == [label for label, _ in answer.top]
+        shares = [float(share.removesuffix(" %")) for _, share in rows]
+        assert shares == pytest.approx([100 * share for _, share in answer.top], abs=0.3)
+        assert ("None of these" in page.locator("#verdict").inner_text()) == answer.unknown
+    page.evaluate("navigator.serviceWorker.ready")
+    served.shutdown()
+    served.server_close()
+    page.reload()
+    expect(page.locator("#status")).to_have_text("Ready (WebAssembly).", timeout=120_000)
+    first = next(iter(photos))
+    assert ask(page, first)[0][0] == wanted[first].label
+    page.locator("#file").set_input_files(folder / "tiny.onnx")
+    expect(page.locator("#status")).to_contain_text("cannot be read as an image")
+    context.close()
+    assert not broken
+    assert all(url.startswith((address, "blob:", "data:")) for url in asked_for)
+
+
+def test_the_example(exported, served, browser):
+    folder, model = exported
+    example = Path(__file__).parents[2] / "examples/ask.html"
+    shutil.copy(example, folder / "site")
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{served.server_port}/{example.name}")
+    expect(page.locator("#file")).to_be_enabled(timeout=120_000)
+    photo = sorted((folder / "photos").rglob("*-0.png"))[0]
+    (answer,) = model.predict([photo])
+    page.locator("#file").set_input_files(photo)
+    expect(page.locator("#said")).to_contain_text(answer.label, timeout=60_000)
+    lines = page.locator("#said").inner_text().splitlines()
+    assert lines[-len(answer.top) :][0].rpartition(" ")[0].rpartition(" ")[0] == answer.label
+    page.close()
+    (folder / "site" / example.name).unlink()
+
+
+def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
+    folder, model = exported
+    assert model.export_web(folder / "site").already_done
+    assert model.export_web(folder / "site", top=2).already_done is False
+    assert model.export_web(folder / "site").already_done is False
+    with refused("file-exists", ModelFileError):
+        model.export_web(folder / "site", top=1, replaces=False)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("dear")
+    with refused("folder-foreign", ModelFileError):
+        model.export_web(tmp_path / "mine")
+    assert [each.name for each in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_a_full_disk_leaves_nothing(exported, packed, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(web, "written", full)
+    with refused("file-unwritable", ModelFileError):
+        exported[1].export_web(tmp_path / "site")
+    assert not [each for each in tmp_path.iterdir() if not each.name.endswith(".lock")]
+
+
+def test_a_runtime_that_cannot_be_had_or_is_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
+    with refused("runtime-missing", WeightsError):
+        runtime.load_runtime(silent, tmp_path / "none.tgz")
+    (tmp_path / "other.tgz").write_bytes(b"other")
+    with refused("runtime-mismatch", WeightsError):
+        runtime.load_runtime(silent, tmp_path / "other.tgz")
+    monkeypatch.setattr(runtime.shutil, "which", lambda _: None)
+    with refused("runtime-missing", WeightsError):
+        runtime.load_runtime(silent)
+    npm = tmp_path / "npm"
+    npm.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
+    npm.chmod(0o755)
+    monkeypatch.setattr(runtime.shutil, "which", lambda _: str(npm))
+    with refused("runtime-missing", WeightsError):
+        runtime.load_runtime(silent)
+    assert not (tmp_path / "cache").exists()
