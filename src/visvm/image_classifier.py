@@ -27,6 +27,7 @@ from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes
 from visvm.model import file as model_file
+from visvm.model.advice import ImageAdvisor
 from visvm.model.container import locked
 from visvm.model.labels import Label, check_label
 from visvm.model.results import SessionReport
@@ -34,7 +35,7 @@ from visvm.model.sites import SiteStatistics, require_merged_sites
 from visvm.progress import Progress, silent
 
 
-class ImageClassifier(ImageExaminer):
+class ImageClassifier(ImageExaminer, ImageAdvisor):
     """Learns to recognise images class by class, and never forgets.
 
     Parameters

@@ -39,6 +39,7 @@ def test_a_person_teaches_asks_corrects_renames_and_forgets(untaught, visit, pho
     for colour in ("red", "green", "blue"):
         assert ask(page, asked[colour])[0][0] == colour
         expect(find(page, "unknown")).to_be_hidden()
+        expect(find(page, "level")).to_be_hidden()
 
     ask(page, asked["yellow"])
     expect(find(page, "unknown")).to_be_visible()
@@ -89,6 +90,22 @@ def test_the_last_change_is_undone_once(untaught, visit, photos):
     expect(find(page, "history-event")).to_have_count(0)
     show(page, "classes")
     expect_classes(page, "green", "red")
+
+
+def test_it_answers_with_a_group_and_says_why(untaught, visit, photos, asked):
+    page = visit(untaught)
+    blue = photos["blue"]
+    teach(page, {"cold/dark": blue, "cold/light": blue, "warm": photos["red"]})
+    assert len(ask(page, asked["blue"])) == 3
+    expect(find(page, "level")).to_contain_text(re.compile(r"^cold, \d+ %"))
+    find(page, "why").click()
+    expect(find(page, "heat")).to_have_js_property("width", round(448 * (26 / 20) ** 0.5))
+    expect(page.locator("#why-help")).to_be_visible()
+    find(page, "why").click()
+    expect(find(page, "heat")).to_have_count(0)
+    expect(page.locator("#ask-stage img")).to_be_visible()
+    assert ask(page, asked["red"])[0][0] == "warm"
+    expect(find(page, "level")).to_be_hidden()
 
 
 def test_beginning_with_little_needs_a_confirmation(untaught, visit, photos):

@@ -22,6 +22,8 @@ ON_MODELS = (
     ("predict", "x.visvm", "photos/red", *ENCODER),
     ("predict", "x.visvm", "photos/red/0-0.png", "--json", "--views", "mirror"),
     ("evaluate", "x.visvm", "photos", *ENCODER),
+    ("suggest", "x.visvm", "photos", "-n", "3", *ENCODER),
+    ("explain", "x.visvm", "photos/red/0-0.png", "--out", "out.png", "--force", *ENCODER),
     ("export", "x.visvm", "out.visvm", "--force"),
     ("export", "x.visvm", "out.onnx", "--force", *ENCODER),
     ("export", "x.visvm", "--for-site", "out.visvm", "--force"),
@@ -40,6 +42,7 @@ ON_MODELS = (
 )
 ON_PICTURES = (
     ("predict", "whole.visvm", "x.png", "--no-cache"),
+    ("explain", "whole.visvm", "x.png", "--out", "out.png", "--force"),
     ("evaluate", "whole.visvm", "x.csv", "--skip-unreadable"),
     ("check", "x.csv", "--model", "whole.visvm", "--html", "out.html", "--no-cache"),
     ("learn", "x.visvm", "x.csv", "--again", "--skip-unreadable"),

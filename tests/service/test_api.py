@@ -131,6 +131,34 @@ def test_evaluating_changes_nothing(taught, place):
     assert taught.get("/api/model").json() == before
 
 
+def test_it_suggests_what_to_label_next(taught, place, tmp_path):
+    contents = photos(place / "base")[0][:3] + photos(place / "yellow")[0][:2]
+    job = taught.end(taught.upload("/api/suggest?n=2", contents))
+    wanted = ImageClassifier.load(tmp_path / "m.visvm", cache=False).suggest(contents, 2)
+    assert job["result"]["suggestions"] == [
+        {"image": each.place, "label": each.label, "score": pytest.approx(each.score, abs=1e-6)}
+        for each in wanted
+    ]
+    assert wanted[0].place >= 3
+    problem(taught.upload("/api/suggest", [contents[0], b"x"]), 422, "images-unreadable", "photo 2")
+
+
+def test_it_draws_what_an_answer_rests_on(taught, place):
+    photo = photos(place / "yellow")[0][0]
+    drawn = {
+        label: taught.upload(f"/api/explain{label}", [photo])
+        for label in ("", "?label=red", "?label=blue")
+    }
+    assert {each.headers["content-type"] for each in drawn.values()} == {"image/png"}
+    likeliest = ask(taught, [photo])[0]["label"]
+    for label, answer in drawn.items():
+        same = label == f"?label={likeliest}"
+        assert not label or same == (answer.content == drawn[""].content)
+    problem(taught.upload("/api/explain?label=mauve", [photo]), 422, "class-unknown", "mauve")
+    problem(taught.upload("/api/explain", [b"x"]), 422, "images-unreadable")
+    problem(taught.upload("/api/explain", [photo, photo]), 413, "images-too-many")
+
+
 def test_images_are_forgotten_as_if_never_learned(taught, place, tmp_path):
     before = ImageClassifier.load(tmp_path / "m.visvm", cache=False)
     taught.teach(place / "yellow")

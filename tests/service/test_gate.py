@@ -88,7 +88,7 @@ def test_the_document_says_where_a_token_is_needed(guarded, taught):
 @pytest.mark.parametrize(
     ("path", "token", "status"),
     [
-        *((path, "", 401) for path in ("/api/predict", "/api/evaluate")),
+        *((f"/api/{name}", "", 401) for name in ("predict", "evaluate", "suggest", "explain")),
         *((path, "", 401) for path in ("/api/learn", "/api/forget")),
         *((path, READ, 403) for path in ("/api/learn", "/api/forget")),
     ],

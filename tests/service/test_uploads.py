@@ -15,6 +15,7 @@ from visvm.service.decoding import Decoders
 from visvm.service.uploads import as_file
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+LABELLED = ("learn", "forget", "evaluate")
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
@@ -27,8 +28,8 @@ def test_a_kept_square_decodes_to_the_very_pixels_of_the_photo(kind, size, resiz
     np.testing.assert_array_equal(decode(as_file(pixels, transform), transform), pixels)
 
 
-@pytest.mark.parametrize("address", ["/api/learn", "/api/forget", "/api/evaluate", "/api/predict"])
-def test_an_upload_is_decoded_once(taught, place, monkeypatch, address):
+@pytest.mark.parametrize("name", [*LABELLED, "predict", "suggest"])
+def test_an_upload_is_decoded_once(taught, place, monkeypatch, name):
     contents, decoded = photos(place / "base")[0], []
 
     def counted(content, *others):
@@ -42,8 +43,8 @@ def test_an_upload_is_decoded_once(taught, place, monkeypatch, address):
     plain = Decoders.decode
     monkeypatch.setattr(Decoders, "decode", sent)
     monkeypatch.setattr("visvm.encoders.pipeline.decode", counted)
-    labels = [] if address == "/api/predict" else photos(place / "base")[1]
-    answer = taught.upload(address, contents, labels)
+    labels = photos(place / "base")[1] if name in LABELLED else []
+    answer = taught.upload(f"/api/{name}", contents, labels)
     assert answer.status_code == 200 or taught.end(answer)["state"] == "done"
     assert sorted(each for each in decoded if not each.startswith(b"BM")) == sorted(contents)
 

@@ -64,7 +64,7 @@ def predict(
 
     check_views(views)
     rate, share = _rate(unknown), _share(sure, "--sure", code="sure-share")
-    paths = _expand(images)
+    paths = expand_images(images)
     predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     tell_views(views, quiet)
     unreadable = []
@@ -120,7 +120,7 @@ def _share(text: str, option: str, otherwise: str = "", *, code: str) -> float:
     return share
 
 
-def _expand(images: list[str]) -> list[Path]:
+def expand_images(images: list[str]) -> list[Path]:
     """Return the files meant by files, folders and patterns."""
     from visvm.encoders.images import find_images
     from visvm.encoders.sources import expanded

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from visvm import __version__
-from visvm.cli import ask, bench, check, learn, serve, sites, undo
+from visvm.cli import advise, ask, bench, check, learn, serve, sites, undo
 from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.plain import PlainCommand, PlainGroup
 from visvm.cli.text import text_app
@@ -121,7 +121,10 @@ def doctor(
 
 
 _COMMANDS = {
-    "Every day": (learn.learn, check.check, ask.predict, ask.evaluate, ask.info, serve.serve),
+    "Every day": (
+        *(learn.learn, check.check, ask.predict, advise.explain, ask.evaluate, ask.info),
+        *(advise.suggest, serve.serve),
+    ),
     "Put a model right": (undo.undo, learn.forget, learn.rename_class, learn.forget_class),
     "Several models, several sites": (sites.merge, sites.unmerge, sites.export),
     "This machine": (doctor, demo),

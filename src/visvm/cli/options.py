@@ -272,8 +272,13 @@ def require_ending(output: Path) -> None:
 
 
 def require_new(output: Path, force: bool) -> None:
-    """Refuse to replace a file unless that is asked for."""
+    """Refuse to replace a file unless that is asked for, and another ending than a model's."""
     require_ending(output)
+    require_absent(output, force)
+
+
+def require_absent(output: Path, force: bool) -> None:
+    """Refuse to replace a file unless that is asked for."""
     if output.exists() and not force:
         advice = f"{output} already exists. Choose another name, or replace it with --force."
         raise ModelFileError(advice, code="file-exists")

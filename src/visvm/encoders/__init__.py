@@ -8,6 +8,6 @@ Reading order: ``encoder`` (what an encoder is), ``transform`` (a picture → th
 ``joint`` (CLIP's last norm and projection apart), ``texts`` (text features of class names, a file),
 ``prompts``, ``bpe`` and ``text_tower`` (class names → text features, extra ``torch``),
 ``loading`` (a name → an encoder), ``presets`` (names by the time an image may take), ``cache``
-(features on disk),
-``pipeline`` (images → features).
+(features on disk), ``pipeline`` (images → features), ``occlusion`` (which part of a picture an
+answer rests on).
 """

@@ -144,6 +144,14 @@ def decode(data: bytes, transform: Transform, max_pixels: int = MAX_PIXELS) -> P
         raise ImageError(f"{kind}: {message}", code=f"image-{kind}") from error
 
 
+def aspect_of(data: bytes) -> float:
+    """Return the width of an upright image for each of its height; it must have been decoded."""
+    with _open(data) as image:
+        width, height = image.size
+        turned = _orientation(image.info.get("exif") or b"") >= 5
+    return height / width if turned else width / height
+
+
 class _JpegFile(JpegImagePlugin.JpegImageFile):
     """A JPEG whose EXIF Pillow leaves alone; it would read the resolution there, and warn."""
 

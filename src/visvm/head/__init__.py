@@ -6,6 +6,7 @@ the kernel map as one frozen step → lifted), ``statistics`` and ``scatter`` (l
 ``evidence`` (sums → λ anew), ``head`` (all of these as one frozen value), ``incremental`` and
 ``estimators`` (its scikit-learn shells), ``calibration`` (scores → probabilities),
 ``familiarity`` (scores → whether an image shows any class learned), ``doubts`` (scores and features
-→ which labels look wrong). Below them are ``products``
-(linear algebra), ``memory`` (what a session will take) and ``checks`` (of what comes in).
+→ which labels look wrong), ``suggest`` (scores and sums → what to label next). Below them are
+``products`` (linear algebra), ``memory`` (what a session will take) and ``checks`` (of what comes
+in).
 """

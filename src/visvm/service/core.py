@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.concurrency import run_in_threadpool
 
-from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.encoder import LayerFeatures, Pixels
+from visvm.encoders.occlusion import PASSES, drawn, occluded
 from visvm.encoders.transform import DEFAULT_TRANSFORM, Transform
 from visvm.errors import InputError, ModelFileError
 from visvm.head.checks import suggestion
 from visvm.image_classifier import ImageClassifier
+from visvm.model.advice import explained, require_class
 from visvm.model.changes import answered, before_last
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
@@ -25,7 +27,7 @@ from visvm.model.state import AnsweredRequest, Model
 from visvm.progress import Progress
 from visvm.service.decoding import Decoders
 from visvm.service.encoding import SharedEncoder
-from visvm.service.forms import Form
+from visvm.service.forms import Form, Upload
 from visvm.service.jobs import Asked, Job, JobKind, JobQueue
 from visvm.service.limits import Limits
 from visvm.service.problems import MODEL_EMPTY, BusyError, RefusedError, stopping
@@ -105,26 +107,7 @@ class Service:
         if len(uploads) > limit:
             detail = f"{len(uploads)} images are too many for one prediction. Send at most {limit}."
             raise RefusedError(413, detail, code="images-too-many")
-        if self.waiting_images + len(uploads) > limit:
-            detail = f"More than {limit} images would wait. Try again in a few seconds."
-            raise BusyError(detail, 5, code="questions-too-many")
-        _known(self.store.current)
-        self.waiting_images += len(uploads)
-        try:
-            async with asyncio.timeout(self.limits.predict_seconds):
-                pixels = await decode_all(uploads, self.decoders)
-                asked = (asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
-                scored = await asyncio.gather(*asked)
-        except TimeoutError as error:
-            slow = f"The prediction took more than {self.limits.predict_seconds:g} s."
-            detail = f"{slow} Try again when less is going on."
-            raise BusyError(detail, 10, code="prediction-timeout") from error
-        except asyncio.CancelledError as error:
-            if self.encoder.alive:
-                raise
-            raise stopping() from error
-        finally:
-            self.waiting_images -= len(uploads)
+        scored = await self._looked(uploads, lambda pixels: pixels, len(uploads))
         self.metrics.predicted.inc(len(uploads))
         snapshot, names = scored[-1].snapshot, [str(upload) for upload in uploads]
         model = _known(snapshot)
@@ -135,11 +118,57 @@ class Service:
             scores = await run_in_threadpool(model.scores, features)
         return snapshot, model.answers(scores, names, top=top, unknown=unknown, sure=sure)
 
+    async def explain(self, form: Form, label: Label | None) -> bytes:
+        """Return a picture of what an answer rests on, as a PNG file."""
+        uploads = require_images(form, "images")
+        if len(uploads) > 1:
+            detail = f"{len(uploads)} images are too many to explain. Send one."
+            raise RefusedError(413, detail, code="images-too-many")
+        require_class(_known(self.store.current), label)
+        shown: list[Pixels] = []
+
+        def hidden(pixels: list[Pixels]) -> list[Pixels]:
+            shown.extend(each for batch in occluded(pixels[0], PASSES) for each in batch)
+            return shown
+
+        scored = await self._looked(uploads, hidden, PASSES)
+        model, features = _known(scored[-1].snapshot), np.stack([each.features for each in scored])
+        _, _, heat = await run_in_threadpool(explained, model, features, label)
+        return drawn(shown[0], self.encoder.preprocessing, heat)
+
+    async def _looked(
+        self, uploads: list[Upload], shown: Callable[[list[Pixels]], list[Pixels]], n: int
+    ) -> list[Scored]:
+        """Return features and scores of the `n` pictures that are shown of the images."""
+        _known(self.store.current)
+        limit = self.limits.waiting_images
+        if self.waiting_images + n > limit:
+            detail = f"More than {limit} images would wait. Try again in a few seconds."
+            raise BusyError(detail, 5, code="questions-too-many")
+        self.waiting_images += n
+        try:
+            async with asyncio.timeout(self.limits.predict_seconds):
+                pixels = shown(await decode_all(uploads, self.decoders))
+                asked = (asyncio.wrap_future(self.encoder.submit(each)) for each in pixels)
+                return await asyncio.gather(*asked)
+        except TimeoutError as error:
+            slow = f"The prediction took more than {self.limits.predict_seconds:g} s."
+            detail = f"{slow} Try again when less is going on."
+            raise BusyError(detail, 10, code="prediction-timeout") from error
+        except asyncio.CancelledError as error:
+            if self.encoder.alive:
+                raise
+            raise stopping() from error
+        finally:
+            self.waiting_images -= n
+
     async def check(self, form: Form) -> None:
         """Give the images of a form their labels, and see that all of them can be decoded."""
         numbers = self.store.current.numbers
         for images, labels in (("images", "labels"), ("test_images", "test_labels")):
-            if images == "images" or form.images.get(images) or form.texts.get(labels):
+            if labels not in form.texts:
+                require_images(form, "images")
+            elif images == "images" or form.images.get(images) or form.texts.get(labels):
                 form.labels[images] = read_labels(form, images, labels, numbers, self.limits)
         # corners are cut from the photo itself
         if self.store.views == "crops":

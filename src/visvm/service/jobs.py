@@ -14,7 +14,7 @@ from visvm.errors import VisvmError
 from visvm.progress import Progress
 from visvm.service.problems import BusyError, Problem, problem_of, stopping
 
-JobKind = Literal["learn", "evaluate", "forget", "rename-class", "forget-class", "undo"]
+JobKind = Literal["learn", "evaluate", "suggest", "forget", "rename-class", "forget-class", "undo"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 Task = Callable[["Job", Progress], dict[str, Any]]  # reports progress; returns the result

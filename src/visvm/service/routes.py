@@ -165,6 +165,35 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         return _accepted(service, job, response)
 
 
+def _add_advice(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add what to label next, and what an answer rests on."""
+    asking: dict[str, Any] = {"tags": ["model"], "dependencies": [rights.reader]}
+
+    @app.post("/api/suggest", status_code=202, **asking, **_form(_QUESTION))
+    async def suggest(
+        response: Response,
+        form: Annotated[Form, Depends(_uploaded(service, _QUESTION, checked=True))],
+        n: Annotated[int, Query(ge=1, le=1000)] = 20,
+    ) -> schemas.JobInfo:
+        """Say which of these images to label next, the most telling first, by place from 0."""
+
+        def task(_: Job, progress: Progress) -> dict[str, Any]:
+            found = service.store.classifier().suggest(form.images["images"], n, progress=progress)
+            return schemas.describe_suggestions(found)
+
+        job = service.jobs.submit("suggest", task, form.held.pop_all())
+        return _accepted(service, job, response)
+
+    @app.post("/api/explain", **asking, **_form(_QUESTION), **_of("image/png"))
+    async def explain(
+        form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
+        label: Annotated[str | None, Query(examples=["robin"])] = None,
+    ) -> Response:
+        """Draw which parts of an image speak for a class, red, or against it, blue."""
+        wanted = None if label is None else service.read_label(label, "the class to explain")
+        return Response(await service.explain(form, wanted), media_type="image/png")
+
+
 def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what changes the model by images."""
 
@@ -310,14 +339,17 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
     ) -> schemas.JobInfo:
         """End a job, unless it is being written to disk already.
 
-        An evaluation needs only the right to read.
+        What changes nothing needs only the right to read.
         """
-        require_writing(may_write or found.kind == "evaluate")
+        require_writing(may_write or found.kind in ("evaluate", "suggest"))
         service.jobs.cancel(found)
         return schemas.describe_job(found, service.jobs)
 
 
-ALL = (_add_health, _add_model, _add_questions, _add_changes, _add_classes, _add_undo, _add_jobs)
+ALL = (
+    *(_add_health, _add_model, _add_questions, _add_advice, _add_changes, _add_classes),
+    *(_add_undo, _add_jobs),
+)
 
 
 async def _asked(request: Request, key: _Key = None) -> Asked | None:
@@ -326,7 +358,7 @@ async def _asked(request: Request, key: _Key = None) -> Asked | None:
 
 
 def _uploaded(
-    service: Service, fields: dict[str, Any], *, keyed: bool = False
+    service: Service, fields: dict[str, Any], *, keyed: bool = False, checked: bool = False
 ) -> Callable[..., AsyncIterator[Form]]:
     """Return the dependency that reads, checks and closes a form with these fields."""
     names = [[name for name in fields if fields[name] is kind] for kind in (_IMAGES, _LABELS)]
@@ -337,7 +369,7 @@ def _uploaded(
         form = await read_form(request, service.limits, *names)
         form.asked = Asked.under(key, request.url.path, form.digest.digest())
         with form.held:  # empty once a job has taken the images over
-            if "labels" in fields and service.answered(form.asked) is None:
+            if (checked or "labels" in fields) and service.answered(form.asked) is None:
                 await request.is_disconnected()  # lets uvicorn read on, and so notice the end
                 await service.check(form)
                 if await request.is_disconnected():  # nobody would see the end of it

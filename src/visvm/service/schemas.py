@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
+from visvm.model.advice import Suggestion
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event
 from visvm.model.file import report_as_dict
@@ -209,6 +210,12 @@ def describe_evaluation(found: Evaluation) -> dict[str, Any]:
         "confusions": [asdict(pair) for pair in found.confusions[:_CONFUSIONS]],
         "never_learned": list(found.never_learned),
     }
+
+
+def describe_suggestions(found: list[Suggestion]) -> dict[str, Any]:
+    """Return which images to label next."""
+    named = [{"image": each.place, "label": each.label, "score": each.score} for each in found]
+    return {"suggestions": named}
 
 
 def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelInfo:

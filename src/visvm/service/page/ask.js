@@ -5,6 +5,7 @@ import { Cancelled, learnPhotos, runJob } from './jobs.js';
 import { keptFor } from './kept.js';
 import { labelOf, labelProblem, onModel } from './model.js';
 import { isPhoto, messageWithNames, photoForm } from './photos.js';
+import { forgetWhy, offerWhy, toggleWhy } from './why.js';
 import { percent } from './words.js';
 
 /** @typedef {{label: string, score: number}} Answer */
@@ -15,6 +16,7 @@ const error = new ErrorLine('ask-error');
 const wrong = find('wrong', HTMLFormElement);
 /** @type {File|null} */
 let photo = null;
+let likeliest = '';
 let url = '';
 
 /** Show the photo, large; its name if the browser cannot draw it. @param {File} file */
@@ -71,6 +73,8 @@ async function ask(asked) {
     $('ask-level').hidden = group === null;
     $('answers').hidden = false;
     $('ask-unknown').hidden = !prediction.unknown;
+    likeliest = String(prediction.top[0].label);
+    offerWhy();
     wrong.hidden = false;
     announce(`Answer: ${inWords(prediction)}.`);
     return prediction;
@@ -100,6 +104,7 @@ function choose(files) {
     return;
   }
   photo = next;
+  forgetWhy();
   $('ask-note').hidden = true;
   $('ask-level').hidden = true;
   $('ask-unknown').hidden = true;
@@ -161,6 +166,19 @@ async function askAgain(file) {
   if (focusIsLost()) note.focus();
 }
 
+/** What the answer rests on, or the photo again. */
+async function why() {
+  const asked = photo;
+  if (!asked) return;
+  error.clear();
+  try {
+    await toggleWhy(asked, likeliest, () => asked === photo);
+  } catch (failure) {
+    if (asked !== photo) return;
+    error.show($('ask-error-place'), messageWithNames(failure, [{ file: asked }]));
+  }
+}
+
 /** Set the view up. @returns {import('./app.js').View} */
 export function askView() {
   const input = field('ask-input');
@@ -169,6 +187,7 @@ export function askView() {
     input.value = '';
   });
   wrong.addEventListener('submit', correct);
+  $('why').addEventListener('click', why);
   onModel((now) => { wrong.classList.toggle('locked', !now.can_learn || !now.can_write); });
   return { drop: (data) => choose(data.files), paste: (data) => choose(data.files) };
 }

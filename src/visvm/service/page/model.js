@@ -4,7 +4,8 @@ import { call, request, sleep } from './api.js';
 /**
  * @typedef {{upload_bytes: number, files: number, pixels: number, label_length: number}} Limits
  * @typedef {{name: string, revision: number, can_learn: boolean, can_write: boolean,
- *   can_undo: string|null, n_images: number, n_bytes: number, n_sessions: number, version: string, limits: Limits,
+ *   can_undo: string|null, n_images: number, n_bytes: number, n_sessions: number, version: string,
+ *   transform: string, limits: Limits,
  *   classes: {label: string, n_images: number}[]}} Model
  * @typedef {{n: number, accuracy: number, accuracy_before: number|null,
  *   old_accuracy: number|null}} Test
