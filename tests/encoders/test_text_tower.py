@@ -134,6 +134,46 @@ def test_a_folder_of_transformers_gives_the_same(merges, tmp_path):
         load_text_encoder(str(tmp_path / "none" / "none" / "none"))
 
 
+def test_the_text_half_of_a_whole_clip_is_its_own(merges, tmp_path):
+    config = transformers.CLIPConfig(
+        text_config=build("quick_gelu").config.to_dict(),
+        vision_config={"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1},
+        projection_dim=P,
+    )
+    whole, tokenizer = transformers.CLIPModel(config).eval(), clip_tokenizer(merges)
+    whole.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    found = load_text_encoder(str(tmp_path)).encode(TEXTS)
+    given = {"padding": "max_length", "truncation": True, "max_length": CONTEXT}
+    tokens = torch.tensor(tokenizer(TEXTS, **given)["input_ids"])
+    with torch.inference_mode():
+        states = whole.text_model(input_ids=tokens).pooler_output
+        wanted = whole.text_projection(states)
+    assert found == pytest.approx(wanted.numpy(), abs=1e-5)
+
+
+def test_siglip_takes_the_last_token_and_its_head(merges, tmp_path):
+    config = transformers.SiglipTextConfig(
+        vocab_size=520,
+        hidden_size=WIDTH,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=HEADS,
+        max_position_embeddings=CONTEXT,
+        projection_size=P,
+    )
+    module, tokenizer = transformers.SiglipTextModel(config).eval(), clip_tokenizer(merges)
+    module.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    found = load_text_encoder(str(tmp_path)).encode(TEXTS)
+    given = {"padding": "max_length", "truncation": True, "max_length": CONTEXT}
+    tokens = torch.tensor(tokenizer(TEXTS, **given)["input_ids"])
+    with torch.inference_mode():
+        last = module(input_ids=tokens).last_hidden_state[:, -1]
+        wanted = last @ module.head.weight.T + module.head.bias
+    assert found == pytest.approx(wanted.numpy(), abs=1e-5)
+
+
 def open_clip_state(module):
     """The same weights under open_clip's names, and those of an image tower beside them."""
     state = {}
