@@ -1,11 +1,14 @@
 """Runs with text features: whole, resumed, and refused where the text belongs to another tower."""
 
+import json
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from tests.refusals import refused
 from tests.tiny import COLOURS, write_encoder, write_photos
+from visvm.bench.diagnoses import read_diagnoses
 from visvm.bench.features import encode_data
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Entry
@@ -15,7 +18,7 @@ from visvm.bench.recipe import Recipe
 from visvm.bench.rows import open_for_appending
 from visvm.bench.runner import execute
 from visvm.encoders.loading import load_encoder
-from visvm.encoders.texts import TextFeatures, unit, write_texts
+from visvm.encoders.texts import Phrases, TextFeatures, unit, write_texts
 from visvm.errors import InputError
 from visvm.progress import silent
 
@@ -109,3 +112,50 @@ def test_a_method_that_asks_for_names_to_come_fails(place, tmp_path, monkeypatch
     given = recipe(place, methods=["greedy"], text=str(place / "good.npz"))
     _, (failure,) = run_all(given, tmp_path)
     assert "when 2 classes had arrived" in failure.reason
+
+
+def test_the_diagnosis_is_a_recipe_and_its_figures_are_in_the_report(
+    visvm, place, tmp_path, monkeypatch, unrendered
+):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path / "cache"))
+    given = ("--datasets", place / "colours", "--encoder", place / "tiny.onnx", "--quiet")
+    given += ("--protocol", "B0 Inc2", "--text", place / "good.npz", "--out", tmp_path / "r")
+    assert visvm("bench", "diagnosis", *given) == (0, "", "")
+    (path,) = (tmp_path / "r").glob("diagnosis-*.json")
+    written = path.stat().st_mtime_ns
+    assert visvm("bench", "diagnosis", *given) == (0, "", "")
+    assert path.stat().st_mtime_ns == written
+    (found,) = read_diagnoses(tmp_path / "r")
+    assert (found.n_train, found.n_test, len(found.curves)) == (32, 16, 8)
+    assert visvm("report", tmp_path / "r")[0] == 0
+    report = (tmp_path / "r" / "report.md").read_text()
+    assert "## Diagnosis" in report
+    assert report.count("(figures/gap-") == 1
+
+
+def test_every_method_runs_on_the_tower_of_a_small_clip(place, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2}
+    config = transformers.CLIPVisionConfig(
+        **sizes, num_attention_heads=2, image_size=8, patch_size=4, projection_dim=8
+    )
+    transformers.CLIPVisionModelWithProjection(config).save_pretrained(tmp_path / "clip")
+    picture = {"size": 8, "crop_size": 8, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (tmp_path / "clip" / "preprocessor_config.json").write_text(json.dumps(picture))
+    clip = {"encoders": [str(tmp_path / "clip")]}
+    (group,) = plan(recipe(place, methods=["simplecil"], **clip), None, load_encoder, silent)
+    data = encode_data(group.data, group.encoder, group.transform, None, silent)
+    rows = unit(group.encoder.project(data.train.features[:, -16:]))
+    means = np.stack([rows[data.train.targets == label].mean(axis=0) for label in range(4)])
+    good = unit(means - means.mean(axis=0)).astype(np.float32)[:, None]
+    said = Phrases(tuple("abcd"), good[:, 0], np.array([[label, -1] for label in range(4)]))
+    path = tmp_path / "texts.npz"
+    write_texts(path, TextFeatures(tuple(data.classes), good, phrases=said))
+    methods = [name for name, entry in METHODS.items() if "text" in entry.needs]
+    _, outcomes = run_all(recipe(place, methods=methods, text=str(path), **clip), tmp_path / "r")
+    assert [row.run.method for row in outcomes] == [name for name in methods for _ in range(2)]
+    assert {row.run.method: row.trainable_parameters > 0 for row in outcomes} == {
+        name: name != "zs-clip" for name in methods
+    }
