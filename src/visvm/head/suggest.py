@@ -8,7 +8,7 @@ it. So it is known beforehand what a label for sample i leaves unknown of all ot
 
 It takes |k|² / (1 + k_i) from the sum of their leverages: much, where many are like it and little
 is known of them. The sample is worth that, times its own doubt. A batch is chosen one sample after
-another, each by the K that those before it leave.
+another, each by the K that those before it leave (``benchmarks/SUGGEST.md``).
 """
 
 import numpy as np
