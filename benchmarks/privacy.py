@@ -3,8 +3,8 @@
 ::
 
     python benchmarks/privacy.py attack --data FOLDER   features of photos from sums: about an hour
-    python benchmarks/privacy.py dp --data FOLDER       accuracy left by noise: some minutes
-    python benchmarks/privacy.py secure                 error and cost of masked sums: a minute
+    python benchmarks/privacy.py masked --data FOLDER   error and cost of masked sums: minutes
+    python benchmarks/privacy.py noise --data FOLDER    accuracy left by noise: some minutes
 
 FOLDER holds CUB-200 and CIFAR-100, which are encoded by dinov2-s14 (cached). Each command stores
 its figures in privacy.json and writes PRIVACY.md beside this file; ``privacy_attack.py`` says how
@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 from privacy_attack import Descent, Found, Seen, Vertices, from_class_sum
+from privacy_masked import costs
+from privacy_noise import accuracies
 from privacy_text import write
 
 from visvm import load_encoder
@@ -48,6 +50,10 @@ HULLS = (  # method, D, N
     (Descent, 15000, 100),
 )
 CLASS_SUMS = ((2000, 1), (2000, 2), (15000, 2), (15000, 3), (15000, 4))  # D, photos
+NOISY: dict[str, dict[str, int]] = {  # images of a class
+    "cub200": {},
+    "cifar100": {"train_per_class": 20, "test_per_class": 10},
+}
 SESSIONS = (2000, 10, 100)  # D, sessions, photos of each
 
 Row = dict[str, Any]
@@ -56,19 +62,38 @@ Row = dict[str, Any]
 def main() -> None:
     """Measure one part, and write the page of all parts measured so far."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=("attack",))
+    parser.add_argument("part", choices=tuple(PARTS))
     parser.add_argument("--data", type=Path)
     parser.add_argument("--seconds", type=float, default=120.0, help="CPU time of each attack")
     given = parser.parse_args()
     store = HERE / "privacy.json"
     stored = json.loads(store.read_text()) if store.exists() else {}
-    fused, labels = photos(given.data)
-    stored["attack"] = {"seconds": given.seconds, "rows": []}
-    for row in attacks(fused, labels, given.seconds):
+    stored[given.part] = {"seconds": given.seconds, "rows": []}
+    for row in PARTS[given.part](given):
         print(row, flush=True)
-        stored["attack"]["rows"].append(row)
+        stored[given.part]["rows"].append(row)
     store.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     write(HERE / "PRIVACY.md", stored)
+
+
+def measure_attacks(given: argparse.Namespace) -> Iterator[Row]:
+    """Yield what each attack recovers of CUB's photos."""
+    yield from attacks(*photos(given.data), given.seconds)
+
+
+def measure_masked(given: argparse.Namespace) -> Iterator[Row]:
+    """Yield the costs of rounds of masked sums of CUB's photos."""
+    yield from costs(*encoded("cub200", given.data))
+
+
+def measure_noise(given: argparse.Namespace) -> Iterator[Row]:
+    """Yield the accuracies that noise leaves, on both data sets."""
+    for name, fewer in NOISY.items():
+        for row in accuracies(*encoded(name, given.data, **fewer), range(3)):
+            yield {"dataset": name, **row}
+
+
+PARTS = {"attack": measure_attacks, "masked": measure_masked, "noise": measure_noise}
 
 
 def encoded(name: str, data: Path | None, **fewer: int) -> tuple[Samples, Samples]:

@@ -16,6 +16,7 @@ import typer
 
 from visvm import __version__
 from visvm.cli import advise, ask, bench, check, learn, serve, sites, undo
+from visvm.cli.masked import masked_app
 from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.plain import PlainCommand, PlainGroup
 from visvm.cli.text import text_app

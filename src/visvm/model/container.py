@@ -1,7 +1,8 @@
 """A safetensors file whose metadata carries a JSON header: locked, written in one step, checked.
 
 The metadata key ``visvm`` holds the header and ``sha256`` its digest. The header's ``format`` is
-the number of the format, its ``tensors`` the SHA-256 of each tensor; all tensors are float64.
+the number of the format, its ``tensors`` the SHA-256 of each tensor; all tensors are float64,
+except masked sums, which are 64-bit words.
 
 Reading a file runs none of its code. Writing goes to a new file, which is flushed and takes the old
 one's place in one step.
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from visvm.encoders.sources import expanded
@@ -31,6 +33,7 @@ _MOST = 1e100  # far above sums over images; products of two are still numbers
 _LOOK_SECONDS = 0.5  # how often the caller that waits for a file is asked whether to go on
 
 Tensors = dict[str, Array]
+Words = NDArray[np.uint64]
 
 
 @contextmanager
@@ -102,7 +105,9 @@ def _is_in_place(lock: BaseFileLock) -> bool:
         return False
 
 
-def replace_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+def replace_file(
+    path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array | Words]
+) -> None:
     """Write a file; until the last step the old one stays as it is."""
     text = _header_text(header, tensors)
     metadata = {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
@@ -125,7 +130,7 @@ def rewritten(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
-def content_digest(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+def content_digest(header: Mapping[str, Any], tensors: Mapping[str, Array | Words]) -> str:
     """Return the digest that a file of this content has, as ``OpenFile.digest``."""
     return hashlib.sha256(_header_text(header, tensors).encode()).hexdigest()
 
@@ -145,14 +150,14 @@ def same_content(
     return None
 
 
-def _header_text(header: Mapping[str, Any], tensors: Mapping[str, Array]) -> str:
+def _header_text(header: Mapping[str, Any], tensors: Mapping[str, Array | Words]) -> str:
     digests = {name: _digest(tensor) for name, tensor in tensors.items()}
     # ASCII: a file name need not be valid Unicode
     return json.dumps({"format": FORMAT, **header, "tensors": digests})
 
 
 def _write_tensors(
-    file: BinaryIO, tensors: Mapping[str, Array], metadata: Mapping[str, str]
+    file: BinaryIO, tensors: Mapping[str, Array | Words], metadata: Mapping[str, str]
 ) -> None:
     """Write a safetensors file: the length of its JSON in 8 bytes, the JSON, the tensors.
 
@@ -163,13 +168,14 @@ def _write_tensors(
     offset = 0
     for name, tensor in tensors.items():
         offsets = (offset, offset + tensor.nbytes)
-        described[name] = {"dtype": "F64", "shape": tensor.shape, "data_offsets": offsets}
+        kind = "U64" if tensor.dtype.kind == "u" else "F64"
+        described[name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": offsets}
         offset += tensor.nbytes
     text = json.dumps(described).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
     file.write(len(text).to_bytes(8, "little") + text)
     for tensor in tensors.values():
-        file.write(np.ascontiguousarray(tensor, dtype="<f8").data)
+        file.write(np.ascontiguousarray(tensor, dtype=tensor.dtype.newbyteorder("<")).data)
 
 
 class OpenFile:
@@ -195,12 +201,23 @@ class OpenFile:
             raise altered(self._path, "its tensors are not those its header names")
         return {name: self._tensor(name, digests[name]) for name in digests if wanted(name)}
 
-    def _tensor(self, name: str, digest: object) -> Array:
-        if (kind := self._file.get_slice(name).get_dtype()) != "F64":
+    def words(self, name: str) -> Words:
+        """Return a tensor of masked sums, checked for digest, type and dimensions."""
+        words: Words = self._content(name, self.header["tensors"][name], "U64")
+        if words.ndim != 1:
+            raise altered(self._path, f"{name} has the wrong shape")
+        return words
+
+    def _content(self, name: str, digest: object, wanted: str) -> Any:
+        if (kind := self._file.get_slice(name).get_dtype()) != wanted:
             raise altered(self._path, f"{name} is of type {kind}")
-        tensor: Array = self._file.get_tensor(name)
+        tensor = self._file.get_tensor(name)
         if _digest(tensor) != digest:
             raise altered(self._path, f"{name} was altered")
+        return tensor
+
+    def _tensor(self, name: str, digest: object) -> Array:
+        tensor: Array = self._content(name, digest, "F64")
         if not is_finite(tensor):
             raise altered(self._path, f"{name} holds NaN or infinity")
         if tensor.size and max(tensor.max(), -tensor.min()) > _MOST:
@@ -247,7 +264,7 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     if hashlib.sha256(metadata["visvm"].encode()).hexdigest() != metadata["sha256"]:
         raise altered(path, "its header was altered")
     try:
-        header = json.loads(metadata["visvm"])
+        header = json.loads(metadata["visvm"], parse_constant=_no_constant)
         version = header["format"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         reason = " ".join(repr(error).split())
@@ -259,6 +276,11 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
             code="file-format",
         )
     return dict(header)
+
+
+def _no_constant(name: str) -> None:
+    """Refuse NaN and infinity, which JSON does not have and visvm never writes."""
+    raise ValueError(f"{name} is no number")
 
 
 def real_path(path: Path) -> Path:
@@ -286,5 +308,5 @@ def _require_folder(path: Path) -> None:
         )
 
 
-def _digest(tensor: Array) -> str:
+def _digest(tensor: Array | Words) -> str:
     return hashlib.sha256(np.ascontiguousarray(tensor).data).hexdigest()

@@ -309,6 +309,12 @@ def _fitting_together(path: Path) -> Iterator[None]:
 
 
 def _checked(path: Path, header: dict[str, Any]) -> Header:
+    if header.get("kind") == "masked":
+        raise ModelFileError(
+            f"{shown(path)} holds masked sums, which mean nothing without the other sites'. "
+            "Add them up with 'visvm masked total'.",
+            code="file-is-masked",
+        )
     with _fitting_together(path):
         typed = msgspec.convert(header, Header)
         for each in typed.merged:

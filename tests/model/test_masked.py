@@ -1,0 +1,358 @@
+"""Masked sums: a collector sees the total only, and the total is that of a plain merge."""
+
+import json
+import sys
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from privacy_attack import Descent, Seen
+from scipy.stats import chisquare
+
+from tests.refusals import refused
+from visvm.head.head import Head
+from visvm.head.settle import HeadOptions, settle
+from visvm.head.statistics import Statistics
+from visvm.model import changes, masked, masks, rounds
+from visvm.model.sites import SiteStatistics
+from visvm.model.state import EncoderId, Model
+
+WIDTH = 20
+NAMES = ("north", "south", "west")
+CLASSES = ("gull", "heron", "kite", "owl")
+
+
+def photos(n, seed, d=6):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 3, n)
+    return generator.normal(size=(n, d)) + np.eye(6)[labels, :d] * 3, np.array(CLASSES)[labels]
+
+
+@pytest.fixture(scope="module")
+def base():
+    """A collector's model."""
+    X, y = photos(40, 0)
+    options = HeadOptions(layer_dims=(6,), n_components=WIDTH, ridge=1.0)
+    head = Head.blank(settle(X, y, options)).learned(X, y).solved()
+    return Model(EncoderId("tiny", "0" * 64, "squash"), head)
+
+
+def site_of(base, number, X, y):
+    """The sums of a site, as ``learn_statistics`` makes them."""
+    blank = changes.for_site(base, f"{number:016x}")
+    return SiteStatistics(replace(blank, head=blank.head.learned(X, y)))
+
+
+@pytest.fixture
+def sites(base):
+    """Sums of three sites: one of a photo of a class of its own, and others of many."""
+    return [
+        site_of(base, 1, photos(1, 1)[0], np.array(["owl"])),
+        *(site_of(base, number, *photos(30, number)) for number in (2, 3)),
+    ]
+
+
+def round_of(base, sites):
+    """Keys of sites, and their roster."""
+    keys = [rounds.join(site.model, f"site {number}", CLASSES) for number, site in enumerate(sites)]
+    return keys, rounds.make_roster(base, [key.card for key in keys], 10**6)
+
+
+def files_of(folder, keys, roster, sites, dropped=()):
+    """The files that the collector gets."""
+    files = []
+    for number, (key, site) in enumerate(zip(keys, sites, strict=True)):
+        if number in dropped:
+            continue
+        masked.mask(key, roster, site).save(folder / f"{number}.masked")
+        files.append(folder / f"{number}.masked")
+        if dropped:
+            gone = [keys[each].card.site for each in dropped]
+            rounds.write_note(folder / f"{number}.reveal", masked.reveal(key, roster, gone)[1])
+            files.append(folder / f"{number}.reveal")
+    return files
+
+
+def assert_merged(base, total, sites):
+    """The total must be the sums of all of them, in every sum and score."""
+    plain = changes.merged(base, sites).head
+    got = changes.merged(base, [total]).head
+    assert got.classes.tolist() == plain.classes.tolist()
+    assert got.statistics.class_counts.tolist() == plain.statistics.class_counts.tolist()
+    size = np.abs(plain.statistics.gram).max()
+    np.testing.assert_allclose(
+        got.statistics.gram, plain.statistics.gram, rtol=0, atol=1e-10 * size
+    )
+    X, _ = photos(20, 99)
+    np.testing.assert_allclose(got.scores(X), plain.scores(X), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dropped", [(), (0,), (2,)])
+def test_the_total_is_that_of_a_plain_merge(base, sites, dropped, tmp_path):
+    keys, roster = round_of(base, sites)
+    files = files_of(tmp_path, keys, roster, sites, dropped)
+    total = masked.total(base, roster, files)
+    assert_merged(base, total, [each for n, each in enumerate(sites) if n not in dropped])
+
+
+def test_the_total_is_merged_once_and_taken_out_again(base, sites, tmp_path):
+    keys, roster = round_of(base, sites)
+    masked.total(base, roster, files_of(tmp_path, keys, roster, sites)).save(
+        tmp_path / "total.sums", reveal_features=True
+    )
+    total = SiteStatistics.load(tmp_path / "total.sums")
+    merged = changes.merged(base, [total])
+    with refused("site-merged-twice"):
+        changes.merged(merged, [total])
+    back = changes.unmerged(merged, total)
+    X, _ = photos(20, 99)
+    np.testing.assert_allclose(back.scores(X), base.scores(X), rtol=0, atol=1e-8)
+
+
+# What a collector sees of one site
+
+
+def test_masked_sums_look_uniform(base, sites):
+    keys, roster = round_of(base, sites)
+    plain = masks.as_words(
+        sites[1].model.head.statistics, np.array(roster.classes), roster.scale, len(sites)
+    )
+    pairs = list(zip(keys, sites, strict=True))[:2]  # all three add up to what is not uniform
+    words = np.concatenate([masked.mask(key, roster, site).words for key, site in pairs])
+    octets = np.bincount(words.view(np.uint8), minlength=256)
+    assert chisquare(octets).pvalue > 1e-4
+    bits = np.unpackbits(words.view(np.uint8)).reshape(len(words), 64).sum(axis=0)
+    assert chisquare(bits).pvalue > 1e-4
+    assert chisquare(np.bincount(plain.view(np.uint8), minlength=256)).pvalue < 1e-100
+    assert abs(np.corrcoef(words[: len(plain)].astype(float), plain.view(np.int64))[0, 1]) < 0.3
+
+
+def test_every_round_has_masks_of_its_own(base, sites):
+    (keys, roster), (_, other) = round_of(base, sites), round_of(base, sites)
+    first = masked.mask(keys[0], roster, sites[0]).words
+    more = rounds.make_roster(base, [key.card for key in keys], 10**5)
+    second = masked.mask(keys[0], more, sites[0]).words
+    plain = [
+        masks.as_words(sites[0].model.head.statistics, np.array(each.classes), each.scale, 3)
+        for each in (roster, more)
+    ]
+    assert not (first - plain[0] == second - plain[1]).any()
+    with refused("masked-not-in-roster"):
+        masked.mask(keys[0], other, sites[0])
+
+
+def test_the_attack_finds_photos_in_plain_sums_and_none_in_masked_ones(base):
+    options = HeadOptions(layer_dims=(6,), n_components=150, ridge=1.0)
+    X, y = photos(6, 1)
+    wide = replace(base, head=Head.blank(settle(X, y, options)).learned(X, y).solved())
+    sites = [site_of(wide, number, *photos(6, number)) for number in (1, 2)]
+    keys, roster = round_of(wide, sites)
+    sums, classes = sites[0].model.head.statistics, np.array(roster.classes)
+    fused = wide.head.settled.lift.mixer.fuse(photos(6, 1)[0])
+    matrix = wide.head.settled.lift.kernel_map.matrix
+    words = masks.as_words(sums, classes, roster.scale, 2)
+    plain = masks.as_statistics(words, classes, 150, roster.scale)
+    found = Descent(Seen.of(plain), matrix).run(budget=5)
+    assert len(found.features) == 6  # near enough to be a photo
+    hidden = masked.mask(keys[0], roster, sites[0]).words
+    assert masks.as_statistics(hidden, classes, 150, roster.scale) is None
+    hidden[: 151 * 4] = words[: 151 * 4]  # even if class sums and numbers were known
+    seen = Seen.of(masks.as_statistics(hidden, classes, 150, roster.scale))
+    assert Descent(seen, matrix).run(budget=1).n_right(fused) == 0
+
+
+def test_a_file_says_nothing_but_the_round(base, sites, tmp_path):
+    keys, roster = round_of(base, sites)
+    masked.mask(keys[0], roster, sites[0]).save(tmp_path / "a")
+    content = (tmp_path / "a").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["visvm"])
+    assert set(header) == {"format", "kind", "round", "site", "checks", "tensors"}
+    sizes = {
+        masked.mask(*pair).words.nbytes for pair in zip(keys, [roster] * 3, sites, strict=True)
+    }
+    assert sizes == {8 * ((WIDTH + 1) * len(CLASSES) + WIDTH * (WIDTH + 1) // 2)}
+
+
+# What sites and collector are refused
+
+
+def test_a_site_masks_one_thing_in_a_round(base, sites):
+    keys, roster = round_of(base, sites)
+    key = masked.masked_once(keys[1], roster, sites[1])
+    assert masked.masked_once(key, roster, sites[1]) == key
+    others = site_of(base, 2, *photos(5, 50))
+    with refused("masked-twice"):
+        masked.masked_once(key, roster, others)
+    with refused("masked-other-site"):
+        masked.mask(key, roster, sites[2])
+    unknown = site_of(base, 2, photos(2, 1)[0], np.array(["zebra", "owl"]))
+    with refused("masked-class-unknown"):
+        masked.mask(key, roster, unknown)
+
+
+def test_a_site_reveals_once_and_never_the_last_one(base, sites):
+    keys, roster = round_of(base, sites)
+    ids = [key.card.site for key in keys]
+    key, _ = masked.reveal(keys[0], roster, ids[1:2])
+    assert masked.reveal(key, roster, ids[1:2])[0] == key
+    for gone, code in (
+        (ids[2:], "masked-revealed-twice"),
+        (ids[1:], "masked-alone"),
+        (ids[:1], "masked-reveal-self"),
+        ([], "masked-reveal-self"),
+    ):
+        with refused(code):
+            masked.reveal(key, roster, gone)
+    assert roster.sites_named(["site 1"]) == ids[1:2]
+    with refused("masked-site-unknown"):
+        roster.sites_named(["nobody"])
+
+
+def test_wrong_or_missing_files_are_named(base, sites, tmp_path):
+    keys, roster = round_of(base, sites)
+    files = files_of(tmp_path, keys, roster, sites)
+    (tmp_path / "other").mkdir()
+    elsewhere = files_of(tmp_path / "other", *round_of(base, sites), sites)
+    (tmp_path / "gone").mkdir()
+    partly = files_of(tmp_path / "gone", keys, roster, sites, (2,))
+    sites[0].save(tmp_path / "plain.sums", reveal_features=True)
+    for given, code in (
+        (files[:2], "masked-missing"),
+        ([*files, files[0]], "masked-site-twice"),
+        ([*files[:2], elsewhere[2]], "masked-other-round"),
+        (partly[:3], "masked-missing"),  # one of the two others has revealed
+        ([*files, partly[1]], "masked-reveal-other"),
+        ([*partly, partly[1]], "masked-site-twice"),
+        ([*files[:2], tmp_path / "plain.sums"], "masked-file"),
+        ([*files[:2], tmp_path / "nothing"], "file-missing"),
+    ):
+        with refused(code):
+            masked.total(base, roster, given)
+    with refused("file-is-masked"):
+        SiteStatistics.load(files[0])
+    blank = replace(base, encoder=replace(base.encoder, digest="1" * 64))
+    with refused("masked-other-model"):
+        masked.total(blank, roster, files)
+
+
+def test_altered_files_are_found(base, sites, tmp_path):
+    keys, roster = round_of(base, sites)
+    files = files_of(tmp_path, keys, roster, sites)
+    given = masked.mask(keys[0], roster, sites[0])
+    own = given.words.copy()
+    own += np.uint64(1)
+    replace(given, words=own).save(files[0])
+    with refused("masked-left"):
+        masked.total(base, roster, files)
+    replace(given, words=own[1:]).save(files[0])
+    with refused("file-altered"):
+        masked.total(base, roster, files)
+    replace(given, checks=dict.fromkeys(given.checks, "0" * 64)).save(files[0])
+    with refused("masked-pair"):
+        masked.total(base, roster, files)
+    content = bytearray(files[1].read_bytes())
+    content[-1] ^= 1
+    files[1].write_bytes(content)
+    with refused("file-altered"):
+        masked.MaskedSums.load(files[1])
+    (tmp_path / "r").mkdir()
+    partly = files_of(tmp_path / "r", keys, roster, sites, (2,))
+    told = rounds.read_note(partly[1], rounds.Reveal)
+    wrong = dict.fromkeys(told.seeds, "0" * 64)
+    rounds.write_note(partly[1], msgspec.structs.replace(told, seeds=wrong))
+    with refused("masked-pair"):
+        masked.total(base, roster, partly)
+
+
+def test_notes_are_checked(base, sites, tmp_path):
+    keys, roster = round_of(base, sites)
+    path = tmp_path / "note"
+    rounds.write_note(path, keys[0])
+    assert path.stat().st_mode & 0o077 == 0
+    assert rounds.read_note(path, rounds.Key) == keys[0]
+    cards = roster.cards
+    bad = [b"", b"{", b"[]", b'{"visvm": "masked-card"}', msgspec.json.encode(cards[0])]
+    for change in (
+        {"cards": cards[:1]},
+        {"cards": [cards[0], *cards]},
+        {"cards": [cards[0], msgspec.structs.replace(cards[1], public=cards[0].public)]},
+        {"classes": ["owl", "gull"]},
+        {"classes": ["owl", 3]},
+        {"classes": []},
+        {"scale": masks.Scale(9999, 38)},
+        {"scale": masks.Scale(0, 64)},
+    ):
+        bad.append(msgspec.json.encode(msgspec.structs.replace(roster, **change)))
+    for content in bad:
+        path.write_bytes(content)
+        with refused("masked-note"):
+            rounds.read_note(path, rounds.Roster)
+    with refused("file-missing"):
+        rounds.read_note(tmp_path / "none", rounds.Card)
+
+
+def test_cards_that_make_no_roster(base, sites):
+    keys, _ = round_of(base, sites)
+    cards = [key.card for key in keys]
+    other = msgspec.structs.replace(cards[1], model=rounds.ModelId("1" * 64, "pad", "one", "x"))
+    number = msgspec.structs.replace(cards[1], classes=[3])
+    for given, most, code in (
+        (cards[:1], 10, "masked-cards"),
+        ([cards[0], cards[0]], 10, "masked-cards"),
+        ([cards[0], number], 10, "masked-cards"),
+        ([cards[0], other], 10, "masked-other-model"),
+        (cards, 0, "masked-most-images"),
+    ):
+        with refused(code):
+            rounds.make_roster(base, given, most)
+    for site, classes, code in (
+        (base, ["owl"], "masked-no-site"),
+        (sites[0].model, [], "masked-no-class"),
+        (sites[0].model, [" "], "label-empty"),
+    ):
+        with refused(code):
+            rounds.join(site, "north", classes)
+    weak = msgspec.structs.replace(cards[1], public="0" * 64)
+    roster = rounds.make_roster(base, [cards[0], weak], 10)
+    with refused("masked-weak-key"):
+        masked.mask(keys[0], roster, sites[0])
+
+
+# Numbers
+
+
+def test_more_photos_than_fit_are_refused(base, sites):
+    keys = round_of(base, sites)[0]
+    roster = rounds.make_roster(base, [key.card for key in keys], 1)
+    big = site_of(base, 2, photos(30, 2)[0] * 100, photos(30, 2)[1])
+    with refused("masked-overflow"):
+        masked.mask(keys[1], roster, big)
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e-20, 1.0, 1e20])
+def test_the_unit_is_that_of_the_features(size):
+    X, y = photos(30, 5)
+    lifted = np.maximum(X, 0.0) * size
+    sums, classes = Statistics(6), np.unique(y)
+    sums.add(lifted.copy(), y)
+    scale = masks.Scale.of(masks.largest_mean_square(sums), 10**6)
+    words = masks.as_words(sums, classes, scale, 10)
+    back = masks.as_statistics(words, classes, 6, scale)
+    for got, wanted in (
+        (back.gram, sums.gram),
+        (back.scatter.to_matrix(), sums.scatter.to_matrix()),
+        (back.class_sums, sums.class_sums),
+        (
+            back.scatter.cross,
+            sums.scatter.cross if sums.scatter.n_rows == 0 else back.scatter.cross,
+        ),
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10 * np.abs(wanted).max())
+
+
+def test_no_package_is_one_line(monkeypatch, base, sites):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with refused("extra-missing"):
+        rounds.join(sites[0].model, "north", ["owl"])
