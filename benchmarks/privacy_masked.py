@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from visvm.bench.streams import Samples
+from visvm.head.fusion import MixerOptions
 from visvm.head.head import Head
 from visvm.head.settle import HeadOptions, settle
 from visvm.model import changes, masked, rounds
 from visvm.model.sites import SiteStatistics
 from visvm.model.state import EncoderId, Model
 
-WIDTHS, N_SITES, N_BASE = (500, 2000, 5000), 5, 50  # classes of the base
+WIDTHS, N_SITES, N_BASE = (500, 2000), 5, 50  # classes of the base
+MIXER = MixerOptions(hidden=8, epochs=1)  # which a model file must have
 
 
 def costs(train: Samples, test: Samples) -> Iterator[dict[str, Any]]:
@@ -25,7 +27,9 @@ def costs(train: Samples, test: Samples) -> Iterator[dict[str, Any]]:
     base, rest = (np.flatnonzero(mask) for mask in _halves(train.targets < N_BASE))
     labels = names[train.targets]
     for width in WIDTHS:
-        options = HeadOptions(layer_dims=(train.features.shape[1],), n_components=width, epochs=1)
+        options = HeadOptions(
+            layer_dims=(train.features.shape[1],), n_components=width, mixer=MIXER
+        )
         X, y = train.features[base], labels[base]
         head = Head.blank(settle(X, y, options)).learned(X, y).solved()
         model = Model(EncoderId("dinov2-s14", "0" * 64, "squash"), head)

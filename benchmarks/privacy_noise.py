@@ -2,9 +2,9 @@
 
 Each photo's lifted feature, with the constant, is scaled to length 1, so one photo more or less
 changes class sums by at most 1 and the Gram matrix by at most 1 (Frobenius). Both are released
-together, the Gram matrix weighted by ``GRAM_SHARE``, with noise that the analytic Gaussian mechanism
-(Balle and Wang, 2018) needs for (ε, δ). λ is the one that is best on the test photos, and counts
-are not noisy: both make the figures better than they could be.
+together, the Gram matrix weighted by ``GRAM_SHARE``, with noise that the analytic Gaussian
+mechanism (Balle and Wang, 2018) needs for (ε, δ). λ is the one that is best on the test photos, and
+counts are not noisy: both make the figures better than they could be.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Array = np.ndarray
 DELTA, EPSILONS, SITES = 1e-5, (1.0, 4.0, 8.0, 16.0), (1, 10)
 GRAM_SHARE = 0.1  # of the Gram matrix in what is released; less needs less noise, and hears less
 RIDGES = 10.0 ** np.arange(-4.0, 5.5, 0.5)
-WIDTHS = (25, 50, 100, 384, 1000)
+WIDTHS = (50, 100, 384)
 
 
 def noise(epsilon: float, delta: float = DELTA) -> float:

@@ -178,6 +178,8 @@ def test_a_damaged_line_is_named(tmp_path):
         ("more", 1),
         ("format", 3),
         ("environment", None),
+        ("environment", {"cores": "two"}),
+        ("environment", {"threads": 0}),
         ("seconds", {}),
         ("seconds", {"learn": "x", "predict": 1.0}),
         ("session", "2"),

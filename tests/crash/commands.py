@@ -15,18 +15,19 @@ from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from tests import tiny
 from tests.crash.power import Tree
 from visvm import ImageClassifier
-from visvm.cli import learn, sites, undo, upkeep
+from visvm.cli import learn, masked, sites, undo, upkeep
 from visvm.encoders import loading
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Preprocessing
 from visvm.head import lift
 from visvm.learning import labelled, local, session
-from visvm.model import changes, predictor
+from visvm.model import changes, masks, predictor, rounds
 
 MODEL = Path("m.visvm")
 QUIET = {"no_cache": True, "quiet": True}
@@ -101,6 +102,7 @@ def fix_everything() -> None:
     lift.frozen_normal = lambda *given: drawn(*given).copy()
     local._MOST_ROWS = 2  # so that several journals are written
     secrets.token_hex = lambda n: "0123456789abcdef"[: 2 * n]
+    secrets.token_bytes = lambda n: b"k" * n
     secrets.token_urlsafe = lambda n: "0" * n
     tempfile._get_candidate_names = lambda: map(str, itertools.count())
     warnings.simplefilter("ignore")
@@ -184,6 +186,7 @@ def model_commands(folder: Path) -> Iterator[Command]:
         Command("export OUT.onnx", photos.base, partial(export, Path("out.onnx"), head_only=True)),
         Command("export --for-site", photos.base, partial(export, for_site=Path("a.visvm"))),
     )
+    yield from _masked_commands(photos)
     yield from _cache_commands(photos)
 
 
@@ -198,6 +201,34 @@ def _copied(command: Callable[..., object], *arguments: str) -> None:
         command(*arguments)
     finally:
         os.link = linked
+
+
+def _masked_commands(photos: Photos) -> Iterator[Command]:
+    """What a site does in a round of masked sums: once it has joined, its key remembers it."""
+    key, roster, cards = Path("a.key"), Path("a.roster"), [Path("a.card"), Path("b.card")]
+    join = partial(masked.masked_join, Path("site.visvm"), photos.more, key, quiet=True)
+
+    def joined() -> None:
+        photos.with_site()
+        join()
+        mine = rounds.read_note(cards[0], rounds.Card)
+        public = masks.public_of(b"b" * 32).hex()
+        other = msgspec.structs.replace(mine, name="b", site="b" * 16, public=public)
+        rounds.write_note(cards[1], other)
+        third = msgspec.structs.replace(mine, name="c", site="c" * 16, public="c" * 64)
+        rounds.write_note(Path("c.card"), third)
+
+    def in_round() -> None:
+        joined()
+        masked.masked_roster(MODEL, roster, [*cards, Path("c.card")], quiet=True)
+
+    yield Command("masked join", photos.with_site, join)
+    make = partial(masked.masked_roster, MODEL, roster, cards, quiet=True)
+    yield Command("masked roster", joined, make)
+    sums = (key, roster, Path("site.sums"), Path("a.masked"))
+    yield Command("masked sums", in_round, partial(masked.masked_sums, *sums, quiet=True))
+    reveal = partial(masked.masked_reveal, key, roster, Path("a.reveal"), without=["b"], quiet=True)
+    yield Command("masked reveal", in_round, reveal)
 
 
 def _cache_commands(photos: Photos) -> Iterator[Command]:

@@ -583,7 +583,16 @@ def test_a_header_that_is_none_is_refused(path, refusal, header):
     refusal(path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000], ids=["nothing", "half", "deep"])
+NO_JSON = {
+    "nothing": "",
+    "half": "{",
+    "deep": "[" * 100_000,
+    "a format of NaN": '{"format": NaN}',
+    "infinity": '{"format": 1, "more": -Infinity}',
+}
+
+
+@pytest.mark.parametrize("text", NO_JSON.values(), ids=NO_JSON)
 def test_a_header_that_is_no_json_is_refused(path, refusal, text):
     save_file({"a": np.zeros(1)}, path, metadata=metadata(text))
     refusal(path)

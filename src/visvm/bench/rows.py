@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from visvm.errors import InputError, VisvmError
 from visvm.files import flush_folder, make_folder
+from visvm.head.checks import is_positive
 
 FILE_NAME = "results.jsonl"
 _BEGINNING = b'{"run":{"dataset":'  # of every row
@@ -106,6 +107,8 @@ def parse(line: bytes) -> Row:
     row = msgspec.convert(said, Row)
     if not {"learn", "predict"} <= row.seconds.keys():
         raise ValueError("seconds has no learn or no predict")
+    if not all(is_positive(row.environment.get(name, 1)) for name in ("cores", "threads")):
+        raise ValueError("environment has cores or threads that are no number above 0")
     sessions = {row.session, len(row.session_sizes), len(row.group_accuracy)}
     classes = {sum(row.session_sizes), len(row.class_correct), len(row.class_counts)}
     if row.session > row.n_sessions or len(sessions) > 1 or len(classes) > 1:

@@ -137,6 +137,7 @@ for _panel, _group in _COMMANDS.items():
         app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_command)
 for _app, _name in ((weights_app, "weights"), (cache_app, "cache")):
     app.add_typer(_app, name=_name, rich_help_panel="This machine")
+app.add_typer(masked_app, name="masked", rich_help_panel="Several models, several sites")
 app.add_typer(text_app, name="text", rich_help_panel="Research")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visvm.cli.options import Force, Json, ModelPath, Quiet, home, require_new, require_other
+from visvm.cli.plain import PlainCommand, PlainGroup
 from visvm.errors import InputError, ModelFileError, shown
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ masked_app = typer.Typer(
     help="Add up several sites' sums so that the collector sees only the total. Each site joins; "
     "the collector makes the roster; each site sends masked sums; the collector makes the total.",
     no_args_is_help=True,
+    cls=PlainGroup,
 )
 
 KeyPath = Annotated[
@@ -33,7 +35,7 @@ RosterPath = Annotated[
 Output = Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", callback=home)]
 
 
-@masked_app.command("join")
+@masked_app.command("join", cls=PlainCommand)
 def masked_join(
     site: Annotated[
         Path,
@@ -98,7 +100,7 @@ def _named_classes(classes: str) -> "list[Label]":
         ) from error
 
 
-@masked_app.command("roster")
+@masked_app.command("roster", cls=PlainCommand)
 def masked_roster(
     model: ModelPath,
     output: Output,
@@ -144,7 +146,7 @@ def _is_there(output: Path, note: "Roster | Reveal", force: bool) -> bool:
     return False
 
 
-@masked_app.command("sums")
+@masked_app.command("sums", cls=PlainCommand)
 def masked_sums(
     key: KeyPath,
     roster: RosterPath,
@@ -189,7 +191,7 @@ def masked_sums(
     answer(facts, said, as_json=as_json, quiet=quiet)
 
 
-@masked_app.command("reveal")
+@masked_app.command("reveal", cls=PlainCommand)
 def masked_reveal(
     key: KeyPath,
     roster: RosterPath,
@@ -224,7 +226,7 @@ def masked_reveal(
     answer({"path": output, "without": without}, said, as_json=as_json, quiet=quiet)
 
 
-@masked_app.command("total")
+@masked_app.command("total", cls=PlainCommand)
 def masked_total(
     model: ModelPath,
     roster: RosterPath,

@@ -14,6 +14,9 @@ from visvm.errors import InputError
 
 Labels = NDArray[np.generic]
 
+LEAST = 1e-140  # of features; their squares keep all digits
+LEAST_WEIGHT = 1e-50
+
 
 @contextmanager
 def as_input_error(code: str) -> Iterator[None]:
@@ -80,6 +83,26 @@ def check_finite(X: NDArray[Any]) -> None:
         raise InputError(
             f"Input contains {what}: row {row}, column {column} of X. Repair or remove that row.",
             code="features-not-finite",
+        )
+
+
+def check_size(X: NDArray[Any]) -> None:
+    """Refuse features to learn whose squares, all of them, are below what float64 holds."""
+    if 0.0 < max(X.max(initial=0.0), -X.min(initial=0.0)) < LEAST:
+        raise InputError(
+            f"No feature is larger than {LEAST:g}, so their squares vanish in float64. "
+            "Scale them up.",
+            code="features-vanish",
+        )
+
+
+def check_weights(weight: NDArray[np.float64]) -> None:
+    """Refuse weights above zero whose products with features could vanish or overflow."""
+    if not (weight.min() >= LEAST_WEIGHT and weight.max() <= 1.0 / LEAST_WEIGHT):
+        raise InputError(
+            f"Values of sample_weight must be 0, or from {LEAST_WEIGHT:g} to "
+            f"{1.0 / LEAST_WEIGHT:g}. Scale them.",
+            code="weights-range",
         )
 
 

@@ -126,6 +126,7 @@ class Head:
         `X` has shape (n, n_inputs); `weight` is how often each sample counts, above zero, (n,).
         """
         self.require_memory(len(X), len(np.unique(labels)))
+        self.statistics.require_alike(len(X) if weight is None else float(weight.sum()))
         sums = self.statistics.copy()
         accumulate(sums, self.settled, X, labels, weight)
         return Head.of(self.settled, sums)
@@ -321,7 +322,8 @@ def accumulate(
     """Add samples to sums in place, some at a time; parameters as in ``Head.learned``."""
     weight = np.ones(len(X)) if weight is None else weight
     sums.reserve(len(X))
-    for rows in memory.chunks(len(X), settled.lift.width):
+    sums.announce(labels)
+    for rows in memory.chunks(len(X), settled.lift.width + len(sums.classes)):
         sums.add(settled.lift(X[rows]), labels[rows], weight[rows])
 
 

@@ -26,6 +26,8 @@ from visvm.head.checks import (
     check_finite,
     check_labels,
     check_one_kind,
+    check_size,
+    check_weights,
 )
 from visvm.head.head import Head
 from visvm.head.lift import KernelMap
@@ -300,6 +302,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         features = self._features(X, base=base)
         labels = check_labels(y, len(features), type(self).__name__)
         check_one_kind(classes, labels)
+        check_size(features)
         if sample_weight is None:
             return features, labels, np.ones(len(features))
         with as_input_error("weights-invalid"):
@@ -312,4 +315,5 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
                 "All values of sample_weight are 0. Leave it out to count each sample once.",
                 code="weights-invalid",
             )
+        check_weights(weight[counted])
         return features[counted], labels[counted], weight[counted]

@@ -56,7 +56,8 @@ class SessionSizes:
             state = self.width**2 + rows * self.width + rows**2 // 2
         else:
             state = after * self.width + after**2 // 2 + self.renews * after**2
-        chunk = 4 * min(self.n_new, chunk_rows(self.width)) * self.width
+        wide = self.width + self.n_classes  # lifted, and one-hot targets
+        chunk = 4 * min(self.n_new, chunk_rows(wide)) * wide
         columns = 8 * (self.width + 1) * (self.n_classes + 1)
         labels = 4 * self.n_classes * self.label_bytes
         return _FLOAT * (state + chunk + columns + self.n_inputs * self.width) + labels

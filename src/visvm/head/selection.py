@@ -137,7 +137,7 @@ def search_ridge(
     candidates : sequence of float
     beyond : bool
         Go on past the first and the last candidate where one of them is the best, or where all
-        are small beside the data. Needs samples that were held out.
+        are small beside the data, if samples were held out; and where all are larger than them.
     negative : float
         Target of a sample for the classes that are not its own, as in ``solver.solve``.
 
@@ -150,6 +150,8 @@ def search_ridge(
     """
     search = _RidgeSearch(lift, targets, weight, split, svm_cost, negative)
     trials = sorted(search.attempt(ridge) for ridge in candidates)
+    if beyond:
+        trials = search.below_large_ones(trials)
     if beyond and split.held_out is not None:
         trials = search.beyond_the_edge(trials)
     return search.best(trials), trials
@@ -209,6 +211,16 @@ class _RidgeSearch:
         one_class = self._signs.shape[1] == 1  # says nothing about how classes differ
         alike = least + _ALIKE_TO_ONE if one_class else least * (1.0 + _ALIKE)
         return max((trial for trial in usable if trial.mse <= alike), default=usable[-1])
+
+    def below_large_ones(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
+        """Add values near the data where all are so large that no score would depend on them."""
+        size = self._path.largest * self._svm_cost
+        if not 0.0 < size < trials[0].ridge:
+            return trials
+        decade = int(np.floor(np.log10(size)))
+        values = [float(f"1e{power}") for power in range(decade - 6, decade + 4)]
+        least = trials[0].ridge
+        return [*(self.attempt(value) for value in values if 0.0 < value < least), *trials]
 
     def beyond_the_edge(self, trials: list[RidgeTrial]) -> list[RidgeTrial]:
         """Add values on both sides if the best is at an edge, or all are small beside the data."""

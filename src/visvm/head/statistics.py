@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from visvm.errors import NeverLearnedError
+from visvm.errors import InputError, NeverLearnedError
 from visvm.head.checks import suggestion
 from visvm.head.products import Array, product
 from visvm.head.scatter import THIN_SHARE, DenseScatter, ThinScatter, never_learned, reordered
@@ -150,13 +150,26 @@ class Statistics:
             How often each sample counts, above zero.
         """
         self.reserve(len(lifted))
-        self._set_classes(
-            np.union1d(self.classes, labels) if len(self.classes) else np.unique(labels)
-        )
+        self.announce(labels)
         one_hot, weight = self._one_hot(labels), np.ones(len(lifted)) if weight is None else weight
         sums, before = _sums(lifted, one_hot, weight), self._moments(self.class_sums)
         self.scatter.add(*_difference_rows(lifted, one_hot, weight, before))
         self.class_sums = self.class_sums + sums
+
+    def announce(self, labels: NDArray[np.generic]) -> None:
+        """Make columns for the classes of samples that are about to be added."""
+        self._set_classes(
+            np.union1d(self.classes, labels) if len(self.classes) else np.unique(labels)
+        )
+
+    def require_alike(self, weight: float) -> None:
+        """Refuse samples of this weight together beside which those in the sums would be lost."""
+        if self.n_samples and weight * _TOLERANCE > self.n_samples:
+            raise InputError(
+                f"These samples weigh {weight / self.n_samples:.3g} times as much as all learned "
+                "before, which would be lost to rounding. Give smaller values of sample_weight.",
+                code="weights-ratio",
+            )
 
     def merge(self, other: "Statistics") -> None:
         """Add the sums of other samples, lifted by the same map; `other` does not change."""

@@ -127,7 +127,8 @@ class Minimum:
         raise InputError(
             f"Features of single photos can be computed from the sums of {n} photos{of}, as they "
             f"are fewer than {least}. Give more photos, lower the model's n_components, or write "
-            "them with --reveal-features (reveal_features=True) if the features may be known.",
+            "them with --reveal-features (reveal_features=True) if the features may be known, or "
+            "if you keep them and send what 'visvm masked sums' makes of them.",
             code="sums-revealing",
         )
 
