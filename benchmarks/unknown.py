@@ -12,12 +12,13 @@ image looks more familiar than a stranger. Of ours also the share of each kind t
 calibrated), the largest raw score, the energy, and the cosine to the nearest learned image (k = 1,
 which visvm could not do: it keeps none). Encoded features are taken from the cache.
 
-Prints the tables and keeps them in UNKNOWN.md beside this file.
+Prints the tables and keeps them in UNKNOWN.md beside this file, where those of other data sets and
+encoders stay. `--far` names data sets that only give far strangers.
 """
 
 import argparse
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,11 @@ def made_pictures(n: int, seed: int = 0) -> list[bytes]:
         picture.save(file, "PNG")
         files.append(file.getvalue())
     return files
+
+
+def some_of(images: np.ndarray) -> np.ndarray:
+    """Return at most 500 of them, of all classes."""
+    return images[:: -(-len(images) // MOST_FAR)]
 
 
 def halves(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -164,35 +170,53 @@ def section(title: str, outcomes: list[tuple[dict, dict]]) -> list[str]:
     return [*lines, "", f"Known images refused at {UNKNOWN:.0%}: {share:.1%}.", ""]
 
 
+def kept(path: Path, measured: Sequence[str]) -> list[str]:
+    """Return the lines of the sections that are there already, but for those measured anew."""
+    sections = path.read_text().split("\n## ")[1:] if path.exists() else []
+    others = [each for each in sections if not each.startswith(tuple(measured))]
+    return [f"## {each}".rstrip("\n") + "\n" for each in others]
+
+
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", default="dinov2-s14")
     parser.add_argument("--datasets", default="cub200,cifar100")
+    parser.add_argument("--far", default="", help="data sets that only give far strangers")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--train-per-class", type=int)
     parser.add_argument("--test-per-class", type=int)
     given = parser.parse_args()
     encoder, parts = load_encoder(given.encoder), {}
     sizes = {"train_per_class": given.train_per_class, "test_per_class": given.test_per_class}
-    for name in given.datasets.split(","):
+    measured = given.datasets.split(",")
+    for name in [*measured, *filter(None, given.far.split(","))]:
         data = load_dataset(name, given.data, **(sizes if name == "cifar100" else {}))
-        parts[name] = [(encoded(encoder, each), each.targets) for each in (data.train, data.test)]
+        wanted = (data.train, data.test) if name in measured else (data.test,)
+        parts[name] = [(encoded(encoder, each), each.targets) for each in wanted]
     pictures = made_pictures(50)
     made = encoded(encoder, LabelledImages(pictures, np.zeros(len(pictures), dtype=np.intp)))
-    lines = ["# None of these", "", f"{__doc__.split('::')[0].strip()} Written by"]
-    how = f"--data FOLDER --encoder {given.encoder} --datasets {given.datasets}"
-    lines[-1] += f" `python benchmarks/unknown.py {how}`;"
-    lines += [f"means of {given.draws} draws of the classes, D = {WIDTH}. Columns: AUROC.", ""]
-    for name, (train, test) in parts.items():
-        far = {f"far: {other}": parts[other][1][0][:MOST_FAR] for other in parts if other != name}
+    lines = ["# None of these", "", __doc__.split("::", 1)[0].strip(), ""]
+    lines += ["Half of" + __doc__.split("Half of", 1)[1].split("Encoded", 1)[0].rstrip(), ""]
+    lines += [f"Means over draws of the classes, D = {WIDTH}. Columns: AUROC.", ""]
+    how = f"--encoder {given.encoder} --datasets {given.datasets} --draws {given.draws}"
+    how += f" --far {given.far}" if given.far else ""
+    for option, size in sizes.items():
+        how += f" --{option.replace('_', '-')} {size}" if size is not None else ""
+    written = f"Written by `python benchmarks/unknown.py --data FOLDER {how}`."
+    lines += kept(HERE / "UNKNOWN.md", [f"{name}, {given.encoder}" for name in measured])
+    for name in measured:
+        train, test = parts[name]
+        others = [other for other in parts if other != name]
+        far = {f"far: {other}": some_of(parts[other][-1][0]) for other in others}
         for place, kind in enumerate(("noise", "blank", "text")):
             far[f"far: {kind}"] = made[50 * place : 50 * (place + 1)]
         for most in (None, FEW):
             runs = [measure(train, test, far, most, draw) for draw in range(given.draws)]
-            many = "all training images" if most is None else f"{most} images a class"
-            lines += section(f"{name}, {given.encoder}, {many}", runs)
+            few = given.train_per_class if most is None else most
+            many = "all training images" if few is None else f"{few} images a class"
+            lines += [*section(f"{name}, {given.encoder}, {many}", runs)[:-1], written, ""]
             print("\n".join(lines[-9:]), flush=True)
     (HERE / "UNKNOWN.md").write_text("\n".join(lines))
 
