@@ -15,7 +15,7 @@ from tests.encoders.parcels import WHEEL
 from visvm import ImageClassifier
 from visvm.bench.report import write as report_file
 from visvm.bench.rows import open_for_appending
-from visvm.cli import advise, ask, bench, demo, upkeep
+from visvm.cli import advise, ask, bench, demo, sort, upkeep
 from visvm.encoders import catalog, weights
 from visvm.progress import silent
 from visvm.service.core import Service
@@ -42,6 +42,9 @@ def other_commands(folder: Path) -> Iterator[Command]:
     yield Command("evaluate --plot", photos.base, plot)
     heat = partial(advise.explain, MODEL, f"{photos.first}/red/0-0.png", output=Path("heat.png"))
     yield Command("explain", photos.base, partial(heat, force=True, quiet=True))
+    sorting = partial(sort.sort, MODEL, Path(photos.first), Path("sorted"), yes=True, unknown="off")
+    yield Command("sort", photos.base, partial(sorting, **QUIET))
+    yield Command("sort --link", photos.base, partial(sorting, link=True, **QUIET))
     yield _demo_command(photos)
     yield from _weights_commands(folder)
     yield from _result_commands()

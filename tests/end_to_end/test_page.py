@@ -257,3 +257,23 @@ def test_the_page_answers_as_the_command_does(taught, visit, visvm, place, asked
             float(text.strip("< %")) for text in page.locator(".answer-score").all_inner_texts()
         ]
         assert shown == pytest.approx([100 * score for _, score in typed], abs=1)
+
+
+def test_doubtful_photos_are_shown_before_they_are_learned(untaught, visit, photos):
+    page = visit(untaught)
+    show(page, "teach")
+    gather(page, photos["red"], "red")
+    gather(page, [*photos["green"], photos["blue"][0]], "green")
+    gather(page, [*photos["blue"][1:], photos["blue"][1]], "blue")
+    find(page, "check").click()
+    expect(find(page, "checked")).to_contain_text("1 label looks wrong.")
+    doubts = find(page, "doubt")
+    expect(doubts.first).to_contain_text("labelled green, looks like blue")
+    expect(page.locator("#model-summary")).to_have_text("Knows nothing yet")
+    doubts.first.get_by_test_id("doubt-label").click()
+    same = doubts.filter(has_text=re.compile(r"png the same photo as"))
+    expect(same).to_have_count(1)
+    same.get_by_test_id("doubt-remove").click()
+    find(page, "learn").click()
+    expect(find(page, "result")).to_contain_text("3 new classes, 18 photos")
+    expect(find(page, "result")).to_contain_text("Estimated accuracy")

@@ -4,8 +4,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visvm.head import doubts
 from visvm.head.calibration import inverse_temperature, log_likelihoods
-from visvm.head.doubts import doubts_of, far_off, joined, likeness_of
+from visvm.head.doubts import (
+    doubts_of,
+    far_off,
+    joined,
+    likeness_of,
+    unlearned_affinities,
+)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 40))
@@ -67,3 +74,32 @@ def test_gaps_are_those_to_the_three_nearest(seed, n):
     for place, gap in enumerate(found.gaps):
         others = sorted(1 - units[place] @ units[other] for other in range(n) if other != place)
         assert np.isclose(gap, np.mean(others[:3]), atol=1e-5)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(2, 12), st.booleans())
+def test_affinities_are_those_of_classes_without_the_sample(seed, n_classes, width, some):
+    generator = np.random.default_rng(seed)
+    n = 6 * n_classes
+    targets = np.tile(np.arange(n_classes), 6)
+    X = generator.normal(size=(n, width)) + 2.0 * targets[:, None]
+    learned = np.arange(n) >= 2 * n_classes if some else np.ones(n, dtype=bool)
+    found = unlearned_affinities(X, targets, learned)
+
+    def scatter(kept):
+        parts = [X[kept & (targets == each)] for each in range(n_classes)]
+        return sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts)
+
+    whole, share = scatter(learned), 1.0 - doubts._SHRINKAGE
+    # how it is scaled, and what it shrinks towards, are not measured anew for every sample
+    freedom = max(learned.sum() - n_classes, 1)
+    target = doubts._SHRINKAGE * np.trace(whole) / width / freedom * np.eye(width)
+    squares = np.empty((n, n_classes))
+    for place in range(n):
+        kept = learned & (np.arange(n) != place)
+        metric = np.linalg.inv(share * scatter(kept) / freedom + target)
+        for each in range(n_classes):
+            away = X[place] - X[kept & (targets == each)].mean(axis=0)
+            squares[place, each] = away @ metric @ away
+    scale = found[0, 0] / squares[0, 0]
+    assert scale < 0
+    assert np.allclose(found, scale * squares, rtol=1e-6)

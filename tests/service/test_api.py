@@ -243,7 +243,7 @@ def test_prometheus_gets_the_counts(client, place):
         ([b"x"], ["a" * 201], "label-too-long", ["photo 1", "201", "200 characters"]),
     ],
 )
-@pytest.mark.parametrize("address", ["/api/learn", "/api/forget", "/api/evaluate"])
+@pytest.mark.parametrize("address", ["/api/learn", "/api/forget", "/api/evaluate", "/api/check"])
 def test_bad_input_is_refused_in_one_line_and_changes_nothing(
     taught, tmp_path, address, contents, labels, code, facts
 ):
@@ -322,3 +322,21 @@ def test_numbers_stay_numbers(place, encoder, tmp_path):
         assert client.classes() == {}
         assert client.end(client.upload("/api/learn", contents[:2], ["7"]))["state"] == "done"
         assert client.classes() == {7: 2}
+
+
+def test_photos_are_checked_before_they_are_learned(taught, place):
+    contents, labels = photos(place / "test")
+    before = taught.get("/api/model").json()
+    at = labels.index("red")
+    labels[at] = "green"
+    job = taught.end(taught.upload("/api/check", [*contents, contents[-1]], [*labels, labels[-1]]))
+    found = job["result"]
+    assert job["kind"] == "check"
+    assert found["n"] == len(contents) + 1
+    wrong = found["mislabelled"][0]
+    assert (wrong["label"], wrong["suggested"]) == ("green", "red")
+    assert wrong["place"] == at
+    (same,) = (each for each in found["duplicates"] if each["exact"])
+    assert [each["place"] for each in same["photos"]] == [len(contents) - 1, len(contents)]
+    assert "1 photo is there more than once." in found["notes"]
+    assert taught.get("/api/model").json() == before

@@ -1,6 +1,8 @@
 """Commands that ask a model and leave it as it is: ``predict``, ``evaluate`` and ``info``."""
 
+import csv
 import glob
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +10,7 @@ import typer
 
 from visvm.cli.options import (
     Folder,
+    Html,
     Json,
     ModelPath,
     Nested,
@@ -53,6 +56,12 @@ def predict(
     views: Views = "one",
     encoder: Where = None,
     no_cache: NoCache = False,
+    as_csv: Annotated[
+        bool,
+        typer.Option(
+            "--csv", help="Write a table of path,label,score,known,unknown to standard output."
+        ),
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -63,11 +72,14 @@ def predict(
     from visvm.model.predictor import ImagePredictor
 
     check_views(views)
-    rate, share = _rate(unknown), _share(sure, "--sure", code="sure-share")
+    if as_csv and as_json:
+        advice = "--csv and --json were both given. Leave one of them out."
+        raise InputError(advice, code="option-csv-or-json")
+    rate, share = rate_of(unknown), _share(sure, "--sure", code="sure-share")
     paths = expand_images(images)
     predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     tell_views(views, quiet)
-    unreadable = []
+    unreadable, n_answers = [], 0
     how: Any = {"top": top, "raw": raw, "unknown": rate, "sure": share, "views": views}
     # Lines that appear one by one are progress enough; a bar between them would tear them.
     with progress_bars(quiet, bars=not out().is_terminal) as progress:
@@ -75,7 +87,11 @@ def predict(
             if isinstance(outcome, Unreadable):
                 unreadable.append(outcome)
             else:
-                _show_answer(outcome, raw=raw, as_json=as_json)
+                if as_csv:
+                    _write_row(outcome, first=n_answers == 0)
+                else:
+                    _show_answer(outcome, raw=raw, as_json=as_json)
+                n_answers += 1
     refuse_unreadable(unreadable, "")
 
 
@@ -102,7 +118,16 @@ def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
     console.print("".join(f" · {each}" for each in best[1:]), style="dim", markup=False)
 
 
-def _rate(text: str) -> float | None:
+def _write_row(answer: "Prediction", *, first: bool) -> None:
+    """Write an answer as a row of a table, below its header if it is the first."""
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    if first:
+        rows.writerow(("path", "label", "score", "known", "unknown"))
+    known = "" if answer.known is None else answer.known
+    rows.writerow((answer.path, answer.label, answer.score, known, int(answer.unknown)))
+
+
+def rate_of(text: str) -> float | None:
     """Return the share that ``--unknown`` gives, such as 5%; None where it is off."""
     if text == "off":
         return None
@@ -149,6 +174,10 @@ def evaluate(
         Path | None,
         typer.Option(help="Draw accuracy by class and confusions to this PNG, PDF or SVG file."),
     ] = None,
+    wrong: Annotated[
+        bool, typer.Option("--wrong", help="List the photos that were answered wrongly.")
+    ] = False,
+    html: Html = None,
     nested: Nested = None,
     skip_unreadable: SkipUnreadable = False,
     views: Views = "one",
@@ -157,8 +186,8 @@ def evaluate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure accuracy: overall, by class, and which classes are taken for which."""
-    from visvm.cli.reporting import show_evaluation
+    """Measure accuracy: overall, by class, which classes are taken for which, in which photos."""
+    from visvm.cli.evaluated import show_evaluation, write_evaluation_page
     from visvm.cli.terminal import answer, note, progress_bars
     from visvm.encoders.transform import check_views
     from visvm.image_classifier import ImageClassifier
@@ -180,10 +209,14 @@ def evaluate(
         draw_evaluation(result, plot)
         if not quiet:
             note(f"figure: {plot}")
+    if html is not None:
+        write_evaluation_page(html, model, folder, result)
+        if not quiet:
+            note(f"page: {html}")
     if result.never_learned and not quiet:
         unknown = ", ".join(map(str, result.never_learned))
         note(f"Skipped, as the model does not know them: {unknown}")
-    answer(result, lambda: show_evaluation(result), as_json=as_json)
+    answer(result, lambda: show_evaluation(result, wrong=wrong), as_json=as_json)
 
 
 def info(model: ModelPath, as_json: Json = False) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import Folder, Json, Nested, NoCache, Quiet, home
+from visvm.cli.options import Folder, Html, Json, Nested, NoCache, Quiet, home
 from visvm.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 _ROWS = 20  # of each table on the terminal
 _LEAST_ROWS = 5  # of labels that lose, also where none is surely wrong
-
-Html = Annotated[
-    Path | None,
-    typer.Option("--html", metavar="OUT", callback=home, help="Write a page with the photos."),
-]
 
 
 def check(

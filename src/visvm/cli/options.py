@@ -55,6 +55,11 @@ Where = Annotated[
     typer.Option("--encoder", help="Path of the model's encoder on this machine, if it has moved."),
 ]
 
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="OUT", callback=home, help="Write a page with the photos."),
+]
+
 # Of a new model
 NewEncoder = Annotated[
     str | None,

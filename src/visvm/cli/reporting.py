@@ -18,7 +18,6 @@ from visvm.model.file import read_header, report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import (
     EncoderChoice,
-    Evaluation,
     SessionReport,
     TransformChoice,
     first_session_note,
@@ -132,23 +131,6 @@ def show_statistics(path: Path, sums: SiteStatistics) -> None:
         f"Send it to the owner of the model, to run: visvm merge OUT MODEL {path.name}",
         markup=False,
     )
-
-
-def show_evaluation(result: Evaluation) -> None:
-    """Show accuracy by class, confusions, and accuracy overall."""
-    console = out()
-    worst = sorted(result.per_class.items(), key=lambda item: item[1].accuracy)
-    rows = [(label, each.n, percent(each.accuracy)) for label, each in worst]
-    columns = ["class", "images", "accuracy"]
-    console.print(table("by class, worst first", columns, rows, right=columns[1:]))
-    if result.confusions:
-        pairs = [(pair.label, pair.predicted, pair.n) for pair in result.confusions[:10]]
-        columns = ["class", "taken for", "images"]
-        console.print(table("most frequent confusions", columns, pairs, right=columns[2:]))
-    if result.skipped:
-        files = ", ".join(map(shown, result.skipped))
-        console.print(f"skipped, as they are not images: {files}", markup=False)
-    console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
 
 
 def describe(path: Path) -> dict[str, Any]:

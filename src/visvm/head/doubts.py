@@ -1,7 +1,7 @@
 """Labels and features → which labels look wrong, and which samples are nearly the same.
 
-Each sample is scored as if it had not been learned (``Head.leave_one_out_scores``), so its own
-label, right or wrong, has no say in its score.
+Each sample is scored as if it had not been learned (``unlearned_affinities``, or
+``Head.leave_one_out_scores``), so its own label, right or wrong, has no say in its score.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -20,6 +21,9 @@ from visvm.head.products import Array, Indices
 _ALIKE, _CLOSER = 0.85, 0.2
 _NEAREST = 3  # samples by which it is told whether one is unlike all others
 _FAR, _LEAST_DEVIATION = 3.5, 0.05
+_SHRINKAGE = 0.9  # towards the same scatter in every direction: benchmarks/CHECK.md
+_LEAST_SCATTER = 1e-12
+_UNIT = 4.0  # of affinities, so that those of most images lie on the grid of calibration
 _ROWS = 1024  # compared with all others at once
 _MOST_OF_A_CLASS = 200  # by which it is told how close samples of a class are
 
@@ -84,6 +88,52 @@ def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) ->
     loses = others[rows, suggested] > scores[rows, targets]
     own, best = chances[rows, targets], chances[rows, suggested]
     return Doubts(suggested, 1.0 - own, best, loses)
+
+
+def unlearned_affinities(
+    features: NDArray[np.floating], targets: Indices, learned: NDArray[np.bool_]
+) -> Array:
+    """Return how close samples are to every class, (n, C), each as if it had not been learned.
+
+    That is minus the squared distance from the mean of the class, in the metric of the scatter
+    within classes: linear discriminant analysis. A sample is taken out of the mean of its class and
+    out of the scatter, in closed form; with r its difference from the mean of k samples, the
+    scatter loses k/(k-1)·rrᵀ.
+
+    Parameters
+    ----------
+    features : array of shape (n, d)
+    targets : array of shape (n,)
+        Their classes, from 0.
+    learned : array of shape (n,)
+        Which of them count; every class has some.
+    """
+    X, own = features.astype(np.float64), targets[learned]
+    counts = np.bincount(own)
+    means = np.zeros((len(counts), X.shape[1]))
+    np.add.at(means, own, X[learned])
+    means /= counts[:, None]
+    away = X[learned] - means[own]
+    part = (1.0 - _SHRINKAGE) / max(len(away) - len(counts), 1)
+    scatter = part * (away.T @ away)
+    scatter[np.diag_indices(len(scatter))] += max(
+        _SHRINKAGE / (1.0 - _SHRINKAGE) * float(scatter.trace()) / len(scatter), _LEAST_SCATTER
+    )
+    root = cholesky(scatter, lower=True)
+    inside, centres = (solve_triangular(root, each.T, lower=True).T for each in (X, means))
+    squares = np.square(inside).sum(axis=1)[:, None] + np.square(centres).sum(axis=1)
+    squares -= 2.0 * (inside @ centres.T)
+    rows = np.flatnonzero(learned & (counts[targets] > 1))
+    columns, k = targets[rows], counts[targets[rows]]
+    more = k / (k - 1.0)
+    own_away = inside[rows] - centres[columns]
+    size = np.square(own_away).sum(axis=1)
+    along = (inside[rows] * own_away).sum(axis=1)[:, None] - own_away @ centres.T
+    squares[rows, columns], along[np.arange(len(rows)), columns] = more**2 * size, more * size
+    lost = part * more / np.maximum(1.0 - part * more * size, 1e-9)
+    squares[rows] += lost[:, None] * np.square(along)
+    usual = float(squares[np.arange(len(X)), targets].mean())
+    return np.asarray(-_UNIT * squares / max(usual, _LEAST_SCATTER))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,14 @@ from visvm.encoders.pipeline import encode_files
 from visvm.encoders.sources import Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.head.checks import Labels
-from visvm.head.doubts import Doubts, Likeness, doubts_of, far_off, likeness_of
+from visvm.head.doubts import Likeness, doubts_of, far_off, likeness_of, unlearned_affinities
 from visvm.head.head import Head, as_rows
 from visvm.head.memory import chunk_rows
-from visvm.head.products import Array
-from visvm.head.settle import HeadOptions, settle
+from visvm.head.products import Array, Indices
 from visvm.learning.findings import FEW, Alike, Check, FewPhotos, Mislabelled, Photo, Unlike
 from visvm.learning.findings import Unreadable as UnreadablePhoto
 from visvm.learning.labelled import Labelled
-from visvm.model.labels import Label, is_forgotten
+from visvm.model.labels import is_forgotten
 from visvm.model.state import Model
 from visvm.progress import Progress
 
@@ -82,9 +82,7 @@ def check_labelled(
 
 
 def _photo(given: Labelled, place: int) -> Photo:
-    source = given.sources[place]
-    path = f"photo {place + 1}" if isinstance(source, bytes) else str(source)
-    return Photo(place, path, given.labels[place])
+    return Photo(place, given.name_of(place), given.labels[place])
 
 
 def _few(given: Labelled, photos: list[Photo], model: Model | None) -> tuple[FewPhotos, ...]:
@@ -149,41 +147,45 @@ class _Found:
         copies[[place for group in self.same for place in group]] = True
         if copies.all():
             copies[:] = False
-        rows: LayerFeatures = self.final[:, None] if model is None else self.features
         if model is None:
-            head = head_of_its_own(rows[~copies, 0], self.labels[~copies])
-        elif self.given.key in model.learned:
-            head, copies[:] = model.head, False
+            names, counts = np.unique(self.labels[~copies], return_counts=True)
+            targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
+            scores = unlearned_affinities(self.final, targets, ~copies)
+            return self._losing(scores, targets, copies, names, counts, 0.0)
+        head = model.head
+        if self.given.key in model.learned:
+            copies[:] = False
         else:
-            head = model.head.learned(*as_rows(rows[~copies], self.labels[~copies])).solved()
-        measured = 0.0 if model is None else model.calibration.likelihoods
-        return self._compared(head, rows, copies, measured)
-
-    def _compared(
-        self, head: Head, rows: LayerFeatures, copies: Bools, measured: Array | float
-    ) -> tuple[Mislabelled, ...]:
-        """Compare labels with scores as if unlearned, which those of copies are.
-
-        `measured` is that of ``doubts_of``.
-        """
+            rows = as_rows(self.features[~copies], self.labels[~copies])
+            head = head.learned(*rows).solved()
         chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
-        names, counts = head.classes[chosen], head.statistics.class_counts[chosen]
-        fitted = head.scores(rows[:, 0])[:, chosen]
-        scores = fitted.copy()
-        scores[~copies] = unlearned_scores(head, rows[~copies], self.labels[~copies])[:, chosen]
+        names, held = head.classes[chosen], head.statistics.class_counts[chosen]
+        scores = head.scores(self.features[:, 0])[:, chosen]
+        unlearned = unlearned_scores(head, self.features[~copies], self.labels[~copies])
+        scores[~copies] = unlearned[:, chosen]
         targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
+        measured = model.calibration.likelihoods
+        return self._losing(scores, targets, copies, names, held, measured)
+
+    def _losing(
+        self,
+        scores: Array,
+        targets: Indices,
+        copies: Bools,
+        names: Labels,
+        counts: NDArray[Any],
+        measured: Array | float,
+    ) -> tuple[Mislabelled, ...]:
+        """Return the photos whose label loses by scores as if unlearned, (n, C), of `names`."""
         # without them, their class is unknown
         alone = (names[targets] != self.labels) | (~copies & (counts[targets] < 2))
         doubts = doubts_of(scores, targets, measured)
-        return self._losing(doubts, alone, names.tolist())
-
-    def _losing(self, doubts: Doubts, alone: Bools, names: list[Label]) -> tuple[Mislabelled, ...]:
         loses = np.flatnonzero(doubts.loses & ~alone)
         order = loses[np.argsort(-doubts.confidence[loses], kind="stable")]
         return tuple(
             Mislabelled(
                 **vars(self.photos[each]),
-                suggested=names[doubts.suggested[each]],
+                suggested=names[doubts.suggested[each]].item(),
                 confidence=float(doubts.confidence[each]),
                 score=float(doubts.score[each]),
             )
@@ -219,17 +221,6 @@ def content_digest(source: Source) -> bytes | None:
         return hashlib.sha256(content_of(source)).digest()
     except OSError:
         return None
-
-
-def head_of_its_own(
-    features: LayerFeatures, labels: Labels, n_components: int | None = None, seed: int = 0
-) -> Head:
-    """Return a small head that has learned features, (n, d), and nothing else.
-
-    By default without the kernel map, which finds wrong labels as well: benchmarks/CHECK.md.
-    """
-    options = HeadOptions(n_components=n_components, fused=False, random_state=seed)
-    return Head.blank(settle(features, labels, options)).learned(features, labels).solved()
 
 
 def unlearned_scores(head: Head, rows: LayerFeatures, labels: Labels) -> Array:

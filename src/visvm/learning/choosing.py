@@ -14,7 +14,8 @@ from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.pipeline import Encoded, encode_files
 from visvm.encoders.transform import DEFAULT_TRANSFORM, TRANSFORMS
 from visvm.head.checks import Labels, seed_of
-from visvm.learning.checking import head_of_its_own
+from visvm.head.head import Head
+from visvm.head.settle import HeadOptions, settle
 from visvm.learning.labelled import Labelled
 from visvm.learning.work import Work, stratified
 from visvm.model.results import TransformChoice
@@ -99,7 +100,8 @@ def shares(rights: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
 
 def right_unlearned(features: LayerFeatures, labels: Labels, seed: int) -> NDArray[np.float64]:
     """Return 1 for every photo that a head without it would recognise, and 0 for others, (n,)."""
-    head = head_of_its_own(features, labels, _COMPONENTS, seed)
+    options = HeadOptions(n_components=_COMPONENTS, fused=False, random_state=seed)
+    head = Head.blank(settle(features, labels, options)).learned(features, labels).solved()
     scores = head.leave_one_out_scores(features, labels)
     return np.asarray(head.classes[scores.argmax(axis=1)] == labels, dtype=np.float64)
 

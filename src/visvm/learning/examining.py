@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from visvm.encoders.sources import Source, as_source
 from visvm.encoders.transform import check_views
 from visvm.errors import InputError
 from visvm.head.checks import check_one_kind, suggestion
+from visvm.head.familiarity import UNKNOWN
 from visvm.learning.checking import check_labelled
 from visvm.learning.findings import Check
 from visvm.learning.labelled import (
@@ -23,8 +25,10 @@ from visvm.learning.labelled import (
 )
 from visvm.model import changes
 from visvm.model.labels import Label, some_of
+from visvm.model.levels import SURE
 from visvm.model.predictor import ImagePredictor
-from visvm.model.results import Evaluation, evaluate_labels
+from visvm.model.results import Evaluation, WrongAnswer, evaluate_labels
+from visvm.model.state import check_how
 from visvm.progress import Progress, silent
 
 
@@ -39,28 +43,42 @@ class ImageExaminer(ImagePredictor):
         nested: bool | None = None,
         skip_unreadable: bool = False,
         views: str = "one",
+        unknown: float | None = UNKNOWN,
         progress: Progress = silent,
     ) -> Evaluation:
         """Compare predictions with labels; classes the model does not know are left out, and named.
 
-        Parameters are those of ``learn``, and `views` is that of ``predict``.
+        Parameters are those of ``learn``, `views` and `unknown` those of ``predict``.
         """
         check_views(views)
+        check_how(1, unknown, SURE)
         model, classes = self._known(), set(self.classes_)
         given = read_labelled(images, labels, nested=nested)
-        unknown = [label for label in dict.fromkeys(given.labels) if label not in classes]
+        never = [label for label in dict.fromkeys(given.labels) if label not in classes]
         known = given.only(classes)
         if not known.labels:
             raise InputError(
-                f"The model knows none of the classes {some_of(unknown)}. "
-                f"{suggestion(unknown[0], model.classes)} Learn them first.",
+                f"The model knows none of the classes {some_of(never)}. "
+                f"{suggestion(never[0], model.classes)} Learn them first.",
                 code="classes-unknown",
             )
         samples = self._encode(known, progress, skip_unreadable, views)
-        predicted = model.predict(samples.features).tolist()
-        return evaluate_labels(
-            samples.labels, predicted, never_learned=unknown, skipped=samples.skipped
+        answers = model.answers(
+            model.scores(samples.features), samples.paths, top=1, unknown=unknown
         )
+        predicted = [each.label for each in answers]
+        found = evaluate_labels(
+            samples.labels, predicted, never_learned=never, skipped=samples.skipped
+        )
+        pairs = zip(samples.labels, answers, strict=True)
+        wrong = [
+            WrongAnswer(each.path, label, each.label, each.score, each.unknown)
+            for label, each in pairs
+            if each.label != label
+        ]
+        wrong.sort(key=lambda each: -each.score)
+        n_unknown = sum(each.unknown for each in answers)
+        return replace(found, wrong=tuple(wrong), n_unknown=n_unknown)
 
     def check(
         self,

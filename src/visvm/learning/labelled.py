@@ -52,6 +52,11 @@ class Labelled:
             [self.sources[place] for place in places], [self.labels[place] for place in places]
         )
 
+    def name_of(self, place: int) -> str:
+        """Return what to call an image: its path, or its number where there is only content."""
+        source = self.sources[place]
+        return f"photo {place + 1}" if isinstance(source, bytes) else str(source)
+
     @property
     def key(self) -> str | None:
         """Tell these files and labels from others; None where there are contents among them.
@@ -86,12 +91,14 @@ class LabelledFeatures:
     features: LayerFeatures
     labels: list[Label]
     skipped: tuple[str, ...]
+    paths: tuple[str, ...] = ()  # of those that can
 
     def only(self, classes: set[Label]) -> "LabelledFeatures":
         """Return those of the given classes."""
         kept = np.array([label in classes for label in self.labels], dtype=bool)
         labels = [label for label in self.labels if label in classes]
-        return LabelledFeatures(self.features[kept], labels, self.skipped)
+        paths = tuple(path for path, keep in zip(self.paths, kept, strict=True) if keep)
+        return LabelledFeatures(self.features[kept], labels, self.skipped, paths)
 
 
 def encode_labelled(
@@ -113,7 +120,8 @@ def encode_labelled(
     if given.labels and not labels:
         raise none_readable()
     skipped = tuple(str(unreadable.path) for unreadable in encoded.unreadable)
-    return LabelledFeatures(encoded.features, labels, skipped)
+    paths = tuple(given.name_of(place) for place in encoded.places)
+    return LabelledFeatures(encoded.features, labels, skipped, paths)
 
 
 def none_readable() -> ImageError:

@@ -26,6 +26,27 @@ class Confusion:
 
 
 @dataclass(frozen=True)
+class WrongAnswer:
+    """A photo that was answered wrongly.
+
+    Attributes
+    ----------
+    path : str
+    label, predicted : str or int
+    score : float
+        Probability of the answer.
+    unknown : bool
+        Whether the model would say "none of these".
+    """
+
+    path: str
+    label: Label
+    predicted: Label
+    score: float
+    unknown: bool
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """How labelled images were recognised.
 
@@ -43,6 +64,10 @@ class Evaluation:
         Classes the model does not know; their images are left out.
     skipped : tuple of str
         Files that could not be read.
+    wrong : tuple of WrongAnswer
+        Images that were answered wrongly, the surest answers first.
+    n_unknown : int
+        Images, rightly answered ones among them, for which it would say "none of these".
     """
 
     accuracy: float
@@ -51,6 +76,8 @@ class Evaluation:
     confusions: tuple[Confusion, ...] = ()
     never_learned: tuple[Label, ...] = ()
     skipped: tuple[str, ...] = ()
+    wrong: tuple[WrongAnswer, ...] = ()
+    n_unknown: int = 0
 
 
 @dataclass(frozen=True)

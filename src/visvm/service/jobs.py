@@ -14,7 +14,12 @@ from visvm.errors import VisvmError
 from visvm.progress import Progress
 from visvm.service.problems import BusyError, Problem, problem_of, stopping
 
-JobKind = Literal["learn", "evaluate", "suggest", "forget", "rename-class", "forget-class", "undo"]
+JobKind = Literal[
+    "learn", "evaluate", "check", "suggest", "forget", "rename-class", "forget-class", "undo"
+]
+QUESTIONS = ("evaluate", "check", "suggest")
+"""Jobs that change nothing, and so need only the right to read."""
+
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 Task = Callable[["Job", Progress], dict[str, Any]]  # reports progress; returns the result
@@ -96,12 +101,13 @@ class JobQueue:
             Too many jobs wait, or the service is stopping.
         """
         with self._changed:
-            # Evaluations need only the right to read: they must leave room for changes.
-            alike = sum(kind != "evaluate" or job.kind == kind for job in self._waiting)
-            most = self._max_waiting if kind != "evaluate" else max(1, self._max_waiting // 4)
+            # Questions need only the right to read: they must leave room for changes.
+            asks = kind in QUESTIONS
+            alike = sum(not asks or job.kind in QUESTIONS for job in self._waiting)
+            most = max(1, self._max_waiting // 4) if asks else self._max_waiting
             if not self.alive or alike >= most:
                 held.close()
-                what = "evaluations" if kind == "evaluate" else "changes"
+                what = "questions" if asks else "changes"
                 detail = f"{alike} {what} wait already. Try again in 5 seconds."
                 raise BusyError(detail, 5, code="jobs-too-many") if self.alive else stopping()
             job = Job(kind, task, held, asked)

@@ -20,7 +20,7 @@ from visvm.service import schemas
 from visvm.service.core import Service
 from visvm.service.forms import Form, read_form
 from visvm.service.gate import Rights, require_writing
-from visvm.service.jobs import ENDED, Asked, Job
+from visvm.service.jobs import ENDED, QUESTIONS, Asked, Job
 from visvm.service.problems import RefusedError, stopping
 
 _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
@@ -162,6 +162,22 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
             return schemas.describe_evaluation(found)
 
         job = service.jobs.submit("evaluate", task, form.held.pop_all())
+        return _accepted(service, job, response)
+
+    @app.post("/api/check", status_code=202, **asking, **_form(_LABELLED))
+    async def check(
+        response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
+    ) -> schemas.JobInfo:
+        """Find wrong labels, photos that are there twice, and odd ones. Learns nothing.
+
+        Each image is scored as if it had not been learned, among all classes known and given.
+        """
+
+        def task(_: Job, progress: Progress) -> dict[str, Any]:
+            found = service.store.classifier().check(*form.labelled("images"), progress=progress)
+            return schemas.describe_check(found)
+
+        job = service.jobs.submit("check", task, form.held.pop_all())
         return _accepted(service, job, response)
 
 
@@ -341,7 +357,7 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
 
         What changes nothing needs only the right to read.
         """
-        require_writing(may_write or found.kind in ("evaluate", "suggest"))
+        require_writing(may_write or found.kind in QUESTIONS)
         service.jobs.cancel(found)
         return schemas.describe_job(found, service.jobs)
 

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from visvm import __version__
+from visvm.learning.findings import Check, sentences
 from visvm.model.advice import Suggestion
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event
@@ -18,6 +19,7 @@ from visvm.service.problems import Problem
 from visvm.service.store import ModelStore
 
 _CONFUSIONS = 100  # pairs of classes that an evaluation names
+_WRONG = 1000  # photos
 
 
 def _example(**values: Any) -> ConfigDict:
@@ -209,6 +211,8 @@ def describe_evaluation(found: Evaluation) -> dict[str, Any]:
         "per_class": [{"label": label, **asdict(each)} for label, each in found.per_class.items()],
         "confusions": [asdict(pair) for pair in found.confusions[:_CONFUSIONS]],
         "never_learned": list(found.never_learned),
+        "wrong": [asdict(each) for each in found.wrong[:_WRONG]],
+        "n_unknown": found.n_unknown,
     }
 
 
@@ -216,6 +220,11 @@ def describe_suggestions(found: list[Suggestion]) -> dict[str, Any]:
     """Return which images to label next."""
     named = [{"image": each.place, "label": each.label, "score": each.score} for each in found]
     return {"suggestions": named}
+
+
+def describe_check(found: Check) -> dict[str, Any]:
+    """Return what a check found, and the same in sentences."""
+    return {**asdict(found), "sure": found.sure, "notes": sentences(found)}
 
 
 def describe_model(store: ModelStore, limits: Limits, can_write: bool) -> ModelInfo:

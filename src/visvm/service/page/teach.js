@@ -1,5 +1,6 @@
 // Teach: gather photos in groups, name them, learn them.
-import { codeOf, JOB_UNKNOWN } from './api.js';
+import { codeOf, JOB_UNKNOWN, post } from './api.js';
+import { checkCard } from './check.js';
 import {
   $, announce, ErrorLine, field, find, focusIsLost, h, openDialog, roving,
 } from './dom.js';
@@ -89,6 +90,26 @@ class Group {
     update();
   }
 
+  /** Take a photo out of the group. @param {File} file */
+  take(file) {
+    const at = this.files.indexOf(file);
+    if (at < 0) return;
+    const tile = this.tiles.children[at];
+    if (tile) this.removePhoto(tile);
+    else {
+      this.files.splice(at, 1);
+      this.show();
+      update();
+    }
+  }
+
+  /** @param {File} file */
+  add(file) {
+    this.files.push(file);
+    this.show();
+    update();
+  }
+
   remove() {
     groups = groups.filter((group) => group !== this);
     this.card.remove();
@@ -104,6 +125,7 @@ function update() {
   const labels = new Set(groups.map((group) => group.label).filter(Boolean));
   const now = model();
   find('learn', HTMLButtonElement).disabled = !n || !now?.can_learn || !now.can_write;
+  find('check', HTMLButtonElement).disabled = !n || !now?.can_learn;
   const summary = `${photos(n)}${labels.size ? ` in ${classes(labels.size)}` : ''}`;
   $('teach-summary').textContent = n ? summary : 'No photos yet';
 }
@@ -204,6 +226,46 @@ async function enoughToBegin(items) {
   return Boolean(answer);
 }
 
+/** Give a photo another name, or none: then it is not learned. @type {import('./check.js').Fix} */
+function fix({ file }, label) {
+  const old = groups.find(({ files }) => files.includes(file));
+  if (!old) return;
+  old.take(file);
+  if (label === null) return;
+  const known = groups.find((group) => group.label === label);
+  if (known) known.add(file);
+  else {
+    const group = new Group(label, [file]);
+    groups.push(group);
+    $('teach-groups').append(group.card);
+    update();
+  }
+}
+
+/** Say what looks wrong with the photos; nothing is learned. */
+async function check() {
+  error.clear();
+  if (!named()) return;
+  const items = groups.flatMap(({ label, files }) => files.map((file) => ({ label, file })));
+  const problem = tooMuch(items, []);
+  if (problem) {
+    error.show($('teach-bar-error'), problem);
+    return;
+  }
+  for (const old of $('teach-jobs').querySelectorAll('.result')) old.remove();
+  try {
+    /** @type {import('./check.js').Check} */
+    const found = await runJob($('teach-jobs'), `Checking ${photos(items.length)}`,
+      (signal) => post('api/check', { body: photoForm(items), signal }));
+    const card = checkCard(found, items, fix);
+    $('teach-jobs').prepend(card);
+    card.focus();
+  } catch (failure) {
+    if (failure instanceof Cancelled) return;
+    error.show($('teach-bar-error'), messageWithNames(failure, items));
+  }
+}
+
 async function learn() {
   error.clear();
   if (!named()) return;
@@ -289,6 +351,7 @@ export function teachView() {
     });
   }
   $('learn').addEventListener('click', learn);
+  $('check').addEventListener('click', check);
   $('kept-remove').addEventListener('click', removeTests);
   onKept(showKept);
   let name = '';

@@ -2,10 +2,12 @@
 
 /** @type {Record<string, string>} */
 const STAGES = {
+  checking: 'Checking',
   encoding: 'Looking at photos',
   'encoding test images': 'Looking at test photos',
   'choosing λ and blocks': 'Finding out what to look for',
   learning: 'Learning',
+  checking: 'Looking for mistakes',
   calibrating: 'Finding out how sure it can be',
   'writing the model': 'Saving',
   beginning: 'Starting',

@@ -1,0 +1,140 @@
+"""``visvm sort``, ``predict --csv``, and what ``evaluate`` says of single photos."""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+from visvm.cli.sort import NONE, folder_names
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sort")
+    tiny.write_model(folder)
+    new = tiny.write_photos(folder / "new", n=2, seed=3)
+    (new / "deeper").mkdir()
+    (new / "deeper" / "3-0.png").write_bytes((new / "blue" / "3-1.png").read_bytes())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(made / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.visvm", "new", "tiny.onnx", "tiny.onnx.json", "photos"):
+        os.symlink(made / name, tmp_path / name)
+
+
+def tree(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_photos_go_into_a_folder_for_every_answer(visvm):
+    code, out, _ = visvm("sort", "m.visvm", "new", "out", "--unknown", "off", "--dry-run")
+    assert code == 0
+    assert "copies to make" in out
+    assert not os.path.exists("out")
+    code, _, err = visvm("sort", "m.visvm", "new", "out", "--unknown", "off")
+    assert code == 0
+    assert "--yes" in err
+    assert not os.path.exists("out")
+    given = ("sort", "m.visvm", "new", "out", "--unknown", "off", "--yes")
+    assert visvm(*given)[0] == 0
+    found = tree("out")
+    assert sorted(found) == [
+        *("blue/3-0 (2).png", "blue/3-0.png", "blue/3-1.png"),
+        *("green/3-0.png", "green/3-1.png", "red/3-0.png", "red/3-1.png"),
+    ]
+    assert found["blue/3-0 (2).png"] == found["blue/3-1.png"]
+    code, out, _ = visvm(*given, "--json")
+    assert json.loads(out)["done"] == 0  # all are there already
+    assert tree("out") == found
+
+
+def test_nothing_is_ever_replaced(visvm):
+    os.makedirs("out/red")
+    Path("out/red/3-0.png").write_bytes(b"mine")
+    given = ("sort", "m.visvm", "new", "out", "--unknown", "off", "--yes")
+    for _ in range(2):
+        assert visvm(*given)[0] == 0
+        found = tree("out")
+        assert found["red/3-0.png"] == b"mine"
+        assert len([name for name in found if name.startswith("red/")]) == 3
+
+
+def test_links_and_photos_of_nothing_known(visvm):
+    given = ("sort", "m.visvm", "new", "out", "--unknown", "99%", "--link", "-y")
+    assert visvm(*given)[0] == 0
+    links = [path for path in Path("out").rglob("*") if path.is_symlink()]
+    assert len(links) == 7
+    assert os.path.exists(f"out/{NONE}")
+    assert all(path.read_bytes() for path in links)
+    assert visvm(*given, "--json")[1].count('"there": true') == 7
+
+
+def test_what_cannot_be_sorted(visvm):
+    Path("file").write_text("")
+    for folder, output in (("new", "new/out"), ("new", "file"), ("empty", "out"), (".", ".")):
+        code, _, err = visvm("sort", "m.visvm", folder, output, "--yes")
+        assert code == 2
+        assert len(err.splitlines()) == 1
+
+
+def test_folder_names_stay_in_their_folder():
+    labels = ["../x", "..", ".", "a/b", "a\\b", "x" * 300, "\u202e", "Owl", "owl", "nul.txt", 7]
+    names = folder_names(labels)
+    assert len({name.casefold() for name in names.values()}) == len(labels) + 1
+    for name in names.values():
+        assert not set(name) & set("/\\")
+        assert name not in ("", ".", "..")
+        assert len(name.encode()) < 256
+
+
+def test_predictions_as_a_table(visvm):
+    code, out, _ = visvm("predict", "m.visvm", "new", "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    assert list(rows[0]) == ["path", "label", "score", "known", "unknown"]
+    answers = [
+        json.loads(line) for line in visvm("predict", "m.visvm", "new", "--json")[1].splitlines()
+    ]
+    assert [row["path"] for row in rows] == [each["path"] for each in answers]
+    assert [float(row["score"]) for row in rows] == [each["score"] for each in answers]
+    assert visvm("predict", "m.visvm", "new", "--csv", "--json")[0] == 2
+
+
+def test_wrong_answers_are_named(visvm):
+    """One photo of blue lies among those of red."""
+    os.mkdir("test")
+    for label in ("red", "green"):
+        os.symlink(os.path.abspath(f"photos/{label}"), f"test/{label}")
+    os.mkdir("test/blue")
+    name = sorted(os.listdir("photos/red"))[0]
+    Path("test/blue/odd.png").write_bytes(Path(f"photos/red/{name}").read_bytes())
+    code, out, _ = visvm("evaluate", "m.visvm", "test", "--json", "--html", "out.html")
+    found = json.loads(out)
+    assert code == 0
+    (wrong,) = found["wrong"]
+    assert (wrong["path"], wrong["label"], wrong["predicted"]) == (
+        "test/blue/odd.png",
+        "blue",
+        "red",
+    )
+    assert 0 < wrong["score"] <= 1
+    assert isinstance(found["n_unknown"], int)
+    page = Path("out.html").read_text()
+    assert page.count('src="data:image/jpeg;base64,') == 1
+    assert "answer: " in page
+    out = visvm("evaluate", "m.visvm", "test", "--wrong")[1]
+    assert "test/blue/odd.png" in out
+    assert "'none of these' would be said of" in out
+    assert "test/blue/odd.png" not in visvm("evaluate", "m.visvm", "test")[1]
