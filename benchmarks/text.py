@@ -10,7 +10,7 @@ are learned and the --ask behind the most of them are asked. `table` learns in s
 learns all classes at once, from few images of each. With --cached, images that were not encoded
 before are left out. zs-clip and vis are those of the benchmark, with a map of 5 000.
 
-Prints Markdown, which TEXT.md beside this file keeps.
+Prints Markdown.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from visvm import load_encoder
+from visvm.bench.datasets import DATASETS
 from visvm.bench.features import EncodedData, encode_data
 from visvm.bench.loading import ImageData, LabelledImages, load_dataset
 from visvm.bench.methods import METHODS
@@ -113,8 +114,14 @@ def rows_of(
     about = dict.fromkeys(("dataset", "data_digest", "encoder", "weights_digest"), "cifar100")
     about |= {"transform": "squash", "transform_key": "", "protocol": protocol}
     run = Run(
-        **about, class_order_seed=1993, method=method, revision=1, options={**width, **options}
+        **about,
+        class_order_seed=1993,
+        method=method,
+        revision=METHODS[method].revision,
+        options={**width, **options},
     )
+    half = "-half" if protocol == DATASETS["cifar100"].b_half else ""
+    setup = replace(setup, setting=f"cifar100{half}")
     return list(measure(run, data, setup, set(), 0.0, silent))
 
 

@@ -153,14 +153,36 @@ def test_bofa_with_statistics_alone_is_gda():
     agree(learner, gda.scores(unit(TEST_H), learner.method._coefficients))
 
 
-def test_bofa_trains_only_where_earlier_sessions_have_no_energy():
-    setup = Setup((3,), None, 0, Tail(np.eye(3)[:, :2]), None)
-    method = METHODS["bofa"].make(setup, rank=1)
-    method._moment = np.diag([4.0, 1.0, 0.1])
-    basis = method._free_directions()
-    assert np.abs(basis[:, 0]) == pytest.approx([0, 0, 1])
-    within = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]) @ basis
-    assert within @ basis.T == pytest.approx(np.array([[0, 0, 3], [0, 0, 6]]))
+def test_bofa_leaves_what_earlier_sessions_have_energy_in():
+    tail = Tail(TAIL.matrix)
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(WIDTH, 5)))[0]
+    inside = (X[:, -WIDTH:] @ basis @ basis.T).astype(np.float32)
+    features = np.hstack([X[:, :-WIDTH], np.where(Y[:, None] < 3, inside, X[:, -WIDTH:])])
+    learner = Learner("bofa", tail=tail, rank=4)
+    first, second = (np.flatnonzero(chosen) for chosen in (Y < 3, Y >= 3))
+    learner.learn(features[first], Y[first])
+    settled = learner.method._total.copy()
+    learner.learn(features[second], Y[second])
+    moved = learner.method._total - settled - tail.matrix.T
+    assert np.abs(moved).max() > 1e-3
+    assert np.abs(moved @ basis).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["bofa", "engine"])
+def test_training_without_statistics_beats_texts_that_say_little(name):
+    texts = text_features(noise=1.5)
+    epochs = "projection_epochs" if name == "bofa" else "adapter_epochs"
+    options = {"statistical_weight": 0.0, "texts": texts}
+    options |= {"rerank_weight": 0.0} if name == "engine" else {}
+    right = [
+        (
+            learned(name, n=1, **{**options, epochs: n}).predict(TEST)[TEST_Y < 3]
+            == TEST_Y[TEST_Y < 3]
+        ).mean()
+        for n in (0, 100)
+    ]
+    assert right[1] > right[0]
+    assert right[1] > 0.8
 
 
 def test_bofa_chooses_the_share_of_the_text_by_the_images_of_the_first_session():
@@ -168,7 +190,7 @@ def test_bofa_chooses_the_share_of_the_text_by_the_images_of_the_first_session()
     images = unit(H[SESSIONS[0]] @ TAIL.matrix)
     labels = Y[SESSIONS[0]]
     means = np.stack([H[SESSIONS[0]][labels == label].mean(axis=0) for label in range(3)])
-    of_images, texts = unit(means @ TAIL.matrix), text_features().prototypes[:3]
+    of_images, texts = unit(means @ TAIL.matrix), text_features().features[:3, 0]
     right = [
         ((images @ ((1 - share) * of_images + share * texts).T).argmax(axis=1) == labels).mean()
         for share in np.linspace(0, 1, 21)
@@ -214,7 +236,7 @@ def test_rapf_with_the_identity_is_zero_shot():
 
 
 def test_rapf_learns_given_steps_enough(monkeypatch):
-    monkeypatch.setitem(rapf.SETTINGS, "cifar100", rapf._Setting(epochs=150, batch_size=40))
+    monkeypatch.setitem(rapf.SETTINGS, "c3box", rapf._Setting(epochs=150, batch_size=40))
     monkeypatch.setattr(rapf, "steps", lambda *_: lambda _: 10.0)
     assert (learned("rapf").predict(TEST) == TEST_Y).mean() > 0.6
 
@@ -245,9 +267,9 @@ def test_engine_adds_maps_and_says_whether_pairs_were_described():
     assert two.method.costs().trainable_parameters == 2 * one.method.costs().trainable_parameters
     assert one.method.costs().trainable_parameters == 2 * 4 * 5
     assert not np.allclose(one.method._maps[0], two.method._maps[0])
-    assert one.method.costs().choices == {"descriptions": True}
+    assert one.method.costs().choices == {"descriptions": True, "setting": "others"}
     bare = learned("engine", texts=text_features(phrases=False), adapter_epochs=1)
-    assert bare.method.costs().choices == {"descriptions": False}
+    assert bare.method.costs().choices["descriptions"] is False
 
 
 def test_the_rerank_is_the_cosine_with_what_tells_the_best_apart():
@@ -385,8 +407,8 @@ def test_exemplars_are_kept_only_where_the_name_says_so():
         ("bofa", "statistical_weight", 1.5),
         ("bofa", "rank", 0),
         ("bofa", "projection_epochs", -1),
-        ("rapf", "setting", "none"),
-        ("engine", "setting", "none"),
+        ("rapf", "rapf_setting", "none"),
+        ("engine", "engine_setting", "none"),
         ("engine", "rerank_weight", -0.1),
         ("engine", "adapter_epochs", -1),
         ("clg-cbm", "bottleneck_epochs", 0),
@@ -404,8 +426,8 @@ def test_bad_options_are_refused(name, option, value):
         ("bofa", "statistical_weight", 0.9),
         ("bofa", "rank", 2),
         ("bofa", "projection_epochs", 1),
-        ("rapf", "setting", "cub200"),
-        ("engine", "setting", "cub200"),
+        ("rapf", "rapf_setting", "cub200"),
+        ("engine", "engine_setting", "cub200"),
         ("engine", "statistical_weight", 0.1),
         ("engine", "rerank_weight", 0.0),
         ("engine", "adapter_epochs", 1),

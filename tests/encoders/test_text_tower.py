@@ -143,7 +143,9 @@ def test_the_text_half_of_a_whole_clip_is_its_own(merges, tmp_path):
     whole, tokenizer = transformers.CLIPModel(config).eval(), clip_tokenizer(merges)
     whole.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    found = load_text_encoder(str(tmp_path)).encode(TEXTS)
+    encoder = load_text_encoder(str(tmp_path))
+    assert encoder.scale == pytest.approx(np.exp(whole.logit_scale.item()), rel=1e-5)
+    found = encoder.encode(TEXTS)
     given = {"padding": "max_length", "truncation": True, "max_length": CONTEXT}
     tokens = torch.tensor(tokenizer(TEXTS, **given)["input_ids"])
     with torch.inference_mode():
@@ -205,7 +207,9 @@ def test_the_text_half_of_an_open_clip_checkpoint_gives_the_same(
     torch.save({"state_dict": open_clip_state(module)}, path)
     config = {"model_cfg": {"text_cfg": {"heads": HEADS}, "quick_gelu": act == "quick_gelu"}}
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
-    found = load_text_encoder(str(path)).encode(TEXTS)
+    encoder = load_text_encoder(str(path))
+    assert encoder.scale == pytest.approx(np.exp(4.6), rel=1e-5)
+    found = encoder.encode(TEXTS)
     wanted = TextEncoder("tiny", module, clip_tokenizer(merges)).encode(TEXTS)
     assert found == pytest.approx(wanted, abs=1e-5)
 

@@ -1,5 +1,8 @@
 """Files of text features: what is read is what was written, and what is wrong is refused."""
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -126,3 +129,14 @@ def test_a_file_that_swells_is_refused(file, monkeypatch):
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     with refused("text-file-unwritable", InputError):
         write_texts(tmp_path / "none" / "texts.npz", TEXTS)
+
+
+def test_an_array_that_says_it_is_larger_than_its_file_is_refused(file):
+    header = io.BytesIO()
+    said = {"descr": "<f4", "fortran_order": False, "shape": (2, 10**15)}
+    np.lib.format.write_array_header_1_0(header, said)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("features.npy", header.getvalue())
+    with refused("text-file-invalid", InputError) as caught:
+        read_texts(file)
+    assert "larger than it is" in str(caught.value)

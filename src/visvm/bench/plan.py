@@ -68,8 +68,10 @@ class RunGroup:
 
     def setup(self, run: Run) -> Setup:
         """Return what the run's method knows before it starts."""
-        encoder = self.encoder
-        return Setup(encoder.layer_dims, encoder.project, run.seed, tail_of(encoder))
+        encoder, known = self.encoder, DATASETS.get(run.dataset)
+        half = "-half" if known is not None and run.protocol == known.b_half else ""
+        setting, tail = f"{run.dataset}{half}", tail_of(encoder)
+        return Setup(encoder.layer_dims, encoder.project, run.seed, tail, setting=setting)
 
 
 def plan(

@@ -111,8 +111,8 @@ def load_checkpoint(
     return TowerEncoder(str(path), module, preprocessing, size=size, device=device)
 
 
-def read_text_half(path: Path) -> tuple[Any, "State"]:
-    """Return the configuration and the weights of a checkpoint's text tower, for transformers.
+def read_text_half(path: Path) -> tuple[Any, "State", float]:
+    """Return configuration and weights of a text tower, for transformers, and exp(logit_scale).
 
     Activation and heads are as in ``load_checkpoint``; a head is 64 wide.
     """
@@ -142,7 +142,8 @@ def read_text_half(path: Path) -> tuple[Any, "State"]:
     )
     state = _converted(text, path, "text_model.", _TEXT_OUTER)
     state["text_projection.weight"] = text["text_projection"].T.contiguous()
-    return config, state
+    scale = float(text["logit_scale"].exp()) if "logit_scale" in text else 100.0
+    return config, state, scale
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class TextEncoder:
         Its output has ``text_embeds`` or ``pooler_output``, in the joint space.
     tokenizer
         Of transformers.
+    scale : float
+        What cosines were multiplied by in training, exp(logit_scale).
 
     Attributes
     ----------
@@ -47,8 +49,10 @@ class TextEncoder:
         SHA-256 of the weights.
     """
 
-    def __init__(self, name: str, module: "torch.nn.Module", tokenizer: Any) -> None:
-        self.name, self._tokenizer = name, tokenizer
+    def __init__(
+        self, name: str, module: "torch.nn.Module", tokenizer: Any, scale: float = 100.0
+    ) -> None:
+        self.name, self._tokenizer, self.scale = name, tokenizer, scale
         self._module = module.float().eval().requires_grad_(False)
         config: Any = module.config
         self._length = int(config.max_position_embeddings)
@@ -86,9 +90,9 @@ def load_text_encoder(name: str, progress: Progress = silent) -> TextEncoder:
     _, transformers = import_torch()
     with quiet(transformers):
         if path.suffix in _CHECKPOINTS:
-            config, state = read_text_half(path)
+            config, state, scale = read_text_half(path)
             module = _load("CLIPTextModelWithProjection", name, None, config=config, state=state)
-            return TextEncoder(name, module, clip_tokenizer(fetch_bpe(progress)))
+            return TextEncoder(name, module, clip_tokenizer(fetch_bpe(progress)), scale)
         source = str(path) if path.is_dir() else name
         try:
             config, _ = transformers.PretrainedConfig.get_config_dict(source)
@@ -106,7 +110,24 @@ def load_text_encoder(name: str, progress: Progress = silent) -> TextEncoder:
                 f"Use one of {', '.join(_CLASSES)}.",
                 code="encoder-kind-unsupported",
             )
-        return TextEncoder(name, _load(_CLASSES[kind], name, source), tokenizer)
+        module = _load(_CLASSES[kind], name, source)
+        return TextEncoder(name, module, tokenizer, _scale_of(source))
+
+
+def _scale_of(source: str) -> float:
+    """Read exp(logit_scale) of a folder or a hub model that is here; 100 where it is not told."""
+    from huggingface_hub import try_to_load_from_cache
+    from safetensors import safe_open
+
+    file = "model.safetensors"
+    folder = os.path.join(source, file)
+    path = folder if os.path.isdir(source) else try_to_load_from_cache(source, file)
+    if not isinstance(path, str) or not os.path.exists(path):
+        return 100.0
+    with safe_open(path, framework="numpy") as weights:
+        if "logit_scale" not in weights.keys():  # noqa: SIM118 - it is no dict
+            return 100.0
+        return float(np.exp(weights.get_tensor("logit_scale").item()))
 
 
 def _load(kind: str, name: str, source: str | None, **given: Any) -> "torch.nn.Module":
@@ -176,4 +197,5 @@ def encode_names(
         classes = np.array([[place, other] for _, place, other in said], dtype=np.intp)
         phrases = Phrases(tuple(about), rows[len(texts) :], classes)
     about_towers = (tower.name, image_digest)
-    return TextFeatures(tuple(names), features, tuple(prompts), *about_towers, phrases=phrases)
+    more = (*about_towers, tower.scale, phrases)
+    return TextFeatures(tuple(names), features, tuple(prompts), *more)

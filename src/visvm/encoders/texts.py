@@ -15,11 +15,12 @@ and may have
 - ``phrases`` (N,), ``phrase_features`` (N, p) and ``phrase_classes`` (N, 2): what somebody said of
   a class, as places among the names: of the first, and in what it differs from the second; -1 as
   the second where it is said of the class alone;
-- ``digest``: SHA-256 over all of these, which is then checked.
+- ``digest``: SHA-256 over all of these but ``tower``, which is then checked.
 """
 
 import hashlib
 import json
+import math
 import re
 import zipfile
 import zlib
@@ -142,6 +143,8 @@ def read_texts(path: Path) -> TextFeatures:
         with zipfile.ZipFile(path) as archive:
             if sum(part.file_size for part in archive.infolist()) > _MAX_BYTES:
                 raise ValueError("it holds more than a gigabyte")
+            for part in archive.infolist():
+                _check_size(archive, part)
         with np.load(path, allow_pickle=False) as arrays:
             return _texts({name: arrays[name] for name in arrays.files})
     except FileNotFoundError:
@@ -156,6 +159,17 @@ def read_texts(path: Path) -> TextFeatures:
             f"{shown(path)} cannot be read as text features ({reason}). Make it again.",
             code="text-file-invalid",
         ) from error
+
+
+def _check_size(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
+    """Refuse an array that says it is larger than its file, before memory is asked for."""
+    with archive.open(part) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0
+        read = read if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+    if math.prod(shape) * dtype.itemsize > part.file_size:
+        raise ValueError(f"{part.filename} is said to be larger than it is")
 
 
 def write_texts(path: Path, texts: TextFeatures) -> None:

@@ -119,15 +119,18 @@ class BOFA:
         projected, right = unit(h @ self._first.T), []
         for share in _SHARES:
             self._text_share = float(share)
-            right.append((projected @ self._prototypes().T).argmax(axis=1) == labels)
+            prototypes = self._prototypes(train=True)
+            right.append((projected @ prototypes.T).argmax(axis=1) == labels)
         return float(_SHARES[int(np.mean(right, axis=1).argmax())])
 
-    def _prototypes(self) -> Array:
-        """Return the prototypes of all classes, (C, p)."""
+    def _prototypes(self, *, train: bool = False) -> Array:
+        """Return the prototypes of all classes, (C, p); the first prompt trains, all answer."""
         share = self._text_share
         assert share is not None
         images = unit(self._means.means.T @ self._first.T)
-        return (1.0 - share) * images + share * texts_of(self._setup).features(range(len(images)))
+        said, seen = texts_of(self._setup), range(len(images))
+        texts = said.each(seen)[:, 0] if train else said.features(seen)
+        return np.asarray((1.0 - share) * images + share * texts)
 
     def _free_directions(self) -> Array:
         """Return the directions in which earlier sessions have least energy, (width, rank)."""
@@ -137,7 +140,7 @@ class BOFA:
     def _train(self, h: Array, labels: ClassNumbers, start: Array, basis: Array | None) -> Array:
         """Train W, (p, width), or B, (p, rank), in W₀ + BAᵀ, from a start."""
         weights = tensor(start).requires_grad_()
-        rows, targets, prototypes = tensor(h), numbers(labels), tensor(self._prototypes())
+        rows, targets, prototypes = tensor(h), numbers(labels), tensor(self._prototypes(train=True))
         scale = float(np.log(texts_of(self._setup).scale))
         first, along = tensor(self._first), None if basis is None else tensor(basis)
         whole = along is None
@@ -155,4 +158,4 @@ class BOFA:
         return array(weights)
 
 
-ENTRIES = [Entry("bofa", BOFA, needs=("text", "torch"), published="bofa")]
+ENTRIES = [Entry("bofa", BOFA, needs=("text", "torch"), revision=2, published="bofa")]

@@ -70,8 +70,8 @@ class Engine:
 
     Parameters
     ----------
-    setting : str
-        The published hyper-parameters to use, by data set.
+    engine_setting : str, optional
+        The published hyper-parameters to use; by default those of the data set and protocol.
     statistical_weight, rerank_weight : float, optional
         stat and r, where they are to be others. With stat = 1 it is GDA alone.
     adapter_epochs : int
@@ -82,14 +82,16 @@ class Engine:
         self,
         setup: Setup,
         *,
-        setting: str = "cifar100",
+        engine_setting: str | None = None,
         statistical_weight: float | None = None,
         rerank_weight: float | None = None,
         adapter_epochs: int = 10,
     ) -> None:
-        self.setting = setting
-        require(setting in SETTINGS, self, "setting", f"one of {', '.join(SETTINGS)}")
-        how = SETTINGS[setting]
+        own = (setup.setting, setup.setting.removesuffix("-half"), "others")
+        chosen = engine_setting or next(name for name in own if name in SETTINGS)
+        self.engine_setting = chosen
+        require(chosen in SETTINGS, self, "engine_setting", f"one of {', '.join(SETTINGS)}")
+        how = SETTINGS[chosen]
         given = (statistical_weight, rerank_weight)
         published = (how.statistical_weight, how.rerank_weight)
         self.statistical_weight, self.rerank_weight = (
@@ -142,7 +144,9 @@ class Engine:
         """Return what was trained and kept so far, and whether there were phrases of pairs."""
         kept = sum(each.nbytes for each in self._maps) + self._coefficients.nbytes
         kept += self._means.nbytes + self._unit_sums.nbytes
-        return Costs(self._n_trained, kept, {"descriptions": self._described})
+        return Costs(
+            self._n_trained, kept, {"descriptions": self._described, "setting": self.engine_setting}
+        )
 
     def _rows(self, features: LayerFeatures) -> Array:
         return project_final(features, self._setup).astype(np.float64)
@@ -231,4 +235,4 @@ def _mapped(rows: Array, weights: Array) -> Array:
     return np.asarray(rows @ weights[:, :-1].T + weights[:, -1])
 
 
-ENTRIES = [Entry("engine", Engine, needs=("text", "torch"), published="engine")]
+ENTRIES = [Entry("engine", Engine, needs=("text", "torch"), revision=2, published="engine")]

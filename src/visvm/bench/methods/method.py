@@ -39,6 +39,7 @@ class Setup:
     seed: int = 0  # of whatever the method draws at random
     tail: Tail | None = None  # the encoder's last norm and projection apart, where they are known
     texts: ClassTexts | None = None  # for methods that need text: of the classes that have arrived
+    setting: str = ""  # name of the data set; with "-half" where half of its classes come first
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ class Proof:
 
         assert self._means is not None
         assert self._attention is not None
-        means, said = tensor(unit(self._means.means.T)), texts_of(self._setup)
+        means, said = tensor(self._means.means.T), texts_of(self._setup)
         numbers_seen = range(len(means))
         first = said.each(numbers_seen)[:, 0] if train else said.features(numbers_seen)
         maps = [tensor(each) for each in self._maps] if maps is None else maps
@@ -251,6 +251,8 @@ def _affine(rows: "Tensor", weights: "Tensor") -> "Tensor":
 
 
 ENTRIES = [
-    Entry("proof", Proof, needs=("text", "torch"), published="proof"),
-    Entry("proof (20 exemplars)", ProofReplay, needs=("text", "torch"), published="proof"),
+    Entry("proof", Proof, needs=("text", "torch"), revision=2, published="proof"),
+    Entry(
+        "proof (20 exemplars)", ProofReplay, needs=("text", "torch"), revision=2, published="proof"
+    ),
 ]

@@ -50,7 +50,7 @@ SETTINGS = {
     "imagenet-r": _Setting(15, 64, 5, 1, 0.7, 0.65, shrinkage=True),
     "c3box": _Setting(10, 128),
 }
-"""The official code's by data set, and C3Box's for all data sets."""
+"""The official code's by data set, and C3Box's for all others."""
 
 
 class RAPF:
@@ -62,14 +62,16 @@ class RAPF:
 
     Parameters
     ----------
-    setting : {"cifar100", "cub200", "imagenet-r", "c3box"}
-        The published hyper-parameters to use.
+    rapf_setting : {"cifar100", "cub200", "imagenet-r", "c3box"}, optional
+        The published hyper-parameters to use; by default those of the data set.
     """
 
-    def __init__(self, setup: Setup, *, setting: str = "cifar100") -> None:
-        self.setting = setting
-        require(setting in SETTINGS, self, "setting", f"one of {', '.join(SETTINGS)}")
-        self._setup, self._how = setup, SETTINGS[setting]
+    def __init__(self, setup: Setup, *, rapf_setting: str | None = None) -> None:
+        own = setup.setting.removesuffix("-half")
+        chosen = rapf_setting or (own if own in SETTINGS else "c3box")
+        self.rapf_setting = chosen
+        require(chosen in SETTINGS, self, "rapf_setting", f"one of {', '.join(SETTINGS)}")
+        self._setup, self._how = setup, SETTINGS[chosen]
         self._generator = np.random.default_rng(setup.seed)
         self._known = ClassGaussians(shrinkage=self._how.shrinkage)
         self._map: Array | None = None
@@ -94,7 +96,8 @@ class RAPF:
     def costs(self) -> Costs:
         """Return what was trained and kept so far."""
         n_trained = 0 if self._map is None else self._map.size
-        return Costs(n_trained, 8 * n_trained + self._known.nbytes)
+        kept = 8 * n_trained + self._known.nbytes
+        return Costs(n_trained, kept, {"setting": self.rapf_setting})
 
     def _rows(self, features: LayerFeatures) -> Array:
         return project_final(features, self._setup).astype(np.float64)
@@ -197,4 +200,4 @@ def fuse(before: Array, after: Array, mix_bias: float) -> Array:
     return np.asarray(left @ (new * share + old * (1.0 - share)))
 
 
-ENTRIES = [Entry("rapf", RAPF, needs=("text", "torch"), published="rapf")]
+ENTRIES = [Entry("rapf", RAPF, needs=("text", "torch"), revision=2, published="rapf")]
