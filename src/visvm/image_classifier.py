@@ -12,7 +12,7 @@ from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.presets import AUTO
-from visvm.encoders.sources import Source
+from visvm.encoders.sources import ImageLike
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
 from visvm.learning.choosing import trial_cache
@@ -32,7 +32,7 @@ from visvm.model.container import locked
 from visvm.model.labels import Label, check_label
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites
-from visvm.progress import Progress, silent
+from visvm.progress import Progress, silent, watched
 
 
 class ImageClassifier(ImageExaminer, ImageAdvisor):
@@ -137,11 +137,11 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
-        test: str | Path | tuple[Sequence[str | Source], Sequence[Label]] | None = None,
+        test: str | Path | tuple[Sequence[ImageLike], Sequence[Label]] | None = None,
         nested: bool | None = None,
         skip_unreadable: bool = False,
         engine: Engine | None = None,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> SessionReport:
         """Learn one session: any mix of new classes and more images of known ones.
 
@@ -213,7 +213,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         nested: bool | None = None,
         skip_unreadable: bool = False,
         engine: Engine | None = None,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> SiteStatistics:
         """Return the sums of images, for a model elsewhere to take in with ``merge``.
 
@@ -250,7 +250,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         *,
         nested: bool | None = None,
         skip_unreadable: bool = False,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> int:
         """Take images out again, as if they had never been learned; return their number.
 

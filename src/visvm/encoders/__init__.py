@@ -2,6 +2,7 @@
 
 Reading order: ``encoder`` (what an encoder is), ``transform`` (a picture → the square it takes),
 ``bounds`` (files that would take too much work), ``images`` (a file's content → pixels),
+``memory`` (images of Pillow and arrays → such content),
 ``sources`` (where the files are), ``catalog`` (the encoders that have a name), ``download``,
 ``graph`` and ``weights`` (how their weights get here), ``onnx`` (the default engine), ``tower``,
 ``huggingface`` and ``open_clip`` (the engine of the extra ``torch``, and its checkpoints),

@@ -9,12 +9,18 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from visvm.encoders.images import is_image_name
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from visvm.encoders.images import find_images, is_image_name
+from visvm.encoders.memory import MemoryImage
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,11 +51,48 @@ Source = Readable | bytes
 """An image file, or the content of one."""
 
 
-def as_source(image: str | Source) -> Source:
-    """Return where to read an image: a URI, a path with ~ expanded, or the given source."""
+ImageLike = str | Source | Image.Image | NDArray[Any]
+"""An image: a path or URI, a file, the content of one, an image of Pillow, or an array."""
+
+
+def as_source(image: ImageLike) -> Source:
+    """Return where to read an image: a URI, a path with ~ expanded, memory, or the given source."""
     if isinstance(image, str) and is_uri(image):
         return RemoteFile(image)
-    return expanded(image) if isinstance(image, (str, Path)) else image
+    if isinstance(image, (str, Path)):
+        return expanded(image)
+    if isinstance(image, (Image.Image, np.ndarray)):
+        return MemoryImage(image)
+    if not isinstance(image, bytes) and not hasattr(image, "read_bytes"):
+        raise InputError(
+            f"{image!r:.60} is no image. Give a path, the content of a file, an image of Pillow, "
+            "or an array.",
+            code="image-kind",
+        )
+    return image
+
+
+def in_memory(source: Source) -> bool:
+    """Return whether an image is no file."""
+    return isinstance(source, (bytes, MemoryImage))
+
+
+def listed(images: Any) -> list[Any]:
+    """Return images as a list: one of them alone, a batch, a column of a table, or any sequence.
+
+    Examples
+    --------
+    >>> listed("a.jpg"), len(listed(np.zeros((2, 4, 4, 3)))), listed(np.array(["a.jpg", "b.jpg"]))
+    (['a.jpg'], 2, ['a.jpg', 'b.jpg'])
+    """
+    if isinstance(images, np.ndarray):
+        if images.dtype.kind in "OU":
+            return list(images.tolist())
+        return list(images) if images.ndim == 4 else [images]
+    alone = isinstance(images, (str, bytes, Image.Image)) or hasattr(images, "read_bytes")
+    if alone or not isinstance(images, Iterable):
+        return [images]
+    return list(images)
 
 
 def content_of(source: Source) -> bytes:
@@ -100,6 +143,16 @@ def is_uri(text: str) -> bool:
     (True, False, False)
     """
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
+
+
+def sources_of(images: Any) -> list[Source]:
+    """Return where to read images that are given alone, together, or as a folder of them."""
+    if isinstance(images, (str, Path)) and os.path.isdir(expanded(images)):
+        if not (found := find_images(expanded(images))):
+            fact = f"There are no images at {images}."
+            raise InputError(f"{fact} Correct the path or the pattern.", code="images-missing")
+        return list(found)
+    return [as_source(image) for image in listed(images)]
 
 
 @dataclass(frozen=True)

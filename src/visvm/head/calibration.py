@@ -19,7 +19,7 @@ INVERSE_TEMPERATURES: Array = np.geomspace(0.25, 64.0, 49)
 """The grid of β."""
 
 
-def log_likelihoods(scores: Array, targets: Indices) -> Array:
+def log_likelihoods(scores: Array, targets: Indices, weight: Array | None = None) -> Array:
     """Return the log-likelihood of labels under every β of the grid, (49,).
 
     Parameters
@@ -28,6 +28,8 @@ def log_likelihoods(scores: Array, targets: Indices) -> Array:
         Of images that the model did not learn, or leave-one-out scores.
     targets : array of shape (n,)
         Columns of the true classes.
+    weight : array of shape (n,), optional
+        How often each image counts.
 
     Examples
     --------
@@ -38,12 +40,13 @@ def log_likelihoods(scores: Array, targets: Indices) -> Array:
     True
     """
     n, n_classes = scores.shape
-    doubt = 1.0 / (n + 2.0)
+    weight = np.ones(n) if weight is None else weight
+    doubt = 1.0 / (weight.sum() + 2.0)
     sums = np.empty(len(INVERSE_TEMPERATURES))
     for place, beta in enumerate(INVERSE_TEMPERATURES):
         logs = log_softmax(beta * scores, axis=1)
-        right = logs[np.arange(n), targets].sum()
-        sums[place] = (1.0 - doubt) * right + doubt * logs.sum() / n_classes
+        right = weight @ logs[np.arange(n), targets]
+        sums[place] = (1.0 - doubt) * right + doubt * (weight @ logs.sum(axis=1)) / n_classes
     return sums
 
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 from visvm.head.fusion import MixerOptions, ResidualMixer
 from visvm.head.head import Head
 from visvm.head.incremental import IncrementalClassifier
+from visvm.head.products import Array
 from visvm.head.selection import LayerTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions
 
@@ -53,6 +54,8 @@ class IncrementalLSSVC(IncrementalClassifier):
     kernel_map_ : KernelMap
     head_ : Head
         All of these as one frozen value.
+    likelihoods_ : array of shape (49,) or None
+        What was noted for ``predict_proba``.
 
     Examples
     --------
@@ -173,11 +176,15 @@ class VisClassifier(IncrementalClassifier):
         self.renew_ridge = renew_ridge
 
     @classmethod
-    def of(cls, options: HeadOptions, head: Head | None) -> Self:
-        """Return the estimator with these options that has learned what a head has."""
+    def of(cls, options: HeadOptions, head: Head | None, likelihoods: Array | None = None) -> Self:
+        """Return the estimator with these options that has learned what a head has.
+
+        `likelihoods`, (49,), is what was noted for probabilities (``calibration.py``).
+        """
         shell = cls(**options.parameters)
         if head is not None:
             shell.head_, shell.n_features_in_ = head, head.settled.lift.n_inputs
+            shell.likelihoods_ = likelihoods
         return shell
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import (
@@ -20,6 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from visvm.errors import IncompatibleModelError, InputError
+from visvm.head.calibration import log_likelihoods, probabilities
 from visvm.head.checks import (
     Labels,
     as_input_error,
@@ -32,9 +34,12 @@ from visvm.head.checks import (
 from visvm.head.head import Head
 from visvm.head.lift import KernelMap
 from visvm.head.products import Array
+from visvm.head.scatter import DenseScatter
 from visvm.head.selection import RidgeTrial
 from visvm.head.settle import HeadOptions, settle
 from visvm.head.statistics import Statistics
+
+_MOST_SCORED = 200  # samples of a session, as if they had not been learned
 
 _Weighted = tuple[Array, Labels, Array]  # features, labels and weights
 
@@ -43,6 +48,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
     """What both estimators share: everything except their parameters."""
 
     head_: Head | None = None
+    likelihoods_: Array | None = None
 
     @abstractmethod
     def _options(self) -> HeadOptions:
@@ -95,7 +101,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             )
         if base:
             return self._begin(X, samples, learn=True)
-        self.head_ = self._head().learned(*samples).renewed().solved()
+        head = self._head().learned(*samples).renewed().solved()
+        self.head_, self.likelihoods_ = head, self._calibrated(head, samples, base=False)
         return self
 
     def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -134,6 +141,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             not change.
         """
         self.head_ = self._head().merged(*map(self._head_of, others)).solved()
+        noted = [each.likelihoods_ for each in (self, *others) if each.likelihoods_ is not None]
+        self.likelihoods_ = np.sum(noted, axis=0) if noted else None
         return self
 
     def unmerge(self, other: Self) -> Self:
@@ -150,6 +159,8 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             It has more samples of a class than this model, or other ones.
         """
         self.head_ = self._head().unmerged(self._head_of(other)).solved()
+        if self.likelihoods_ is not None and other.likelihoods_ is not None:
+            self.likelihoods_ = self.likelihoods_ - other.likelihoods_
         return self
 
     def forget(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -203,6 +214,18 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """Return the labels, (n,), of the classes with the highest scores for X."""
         return np.asarray(self.classes_[self._scores(X).argmax(axis=1)])
 
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the probabilities of `classes_` for X, (n, C).
+
+        They are a softmax of the scores. Its steepness is chosen by up to 200 samples of each
+        ``fit`` and ``partial_fit``, scored as if they had not been learned; older sessions count
+        half each time. Samples that weigh less than 1 are left out of that.
+        """
+        scores = self._scores(X)
+        if self.likelihoods_ is None:  # nothing was measured
+            return softmax(scores, axis=1)
+        return probabilities(scores, self.likelihoods_)
+
     # What is known after the base session
 
     @property
@@ -243,11 +266,34 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         """Make the base session's choices and, if asked to, learn the samples."""
         features, labels, weight = samples
         head = Head.blank(settle(features, labels, self._checked_options(), weight=weight))
+        noted = None
         if learn:
             head = head.learned(*samples).solved()
+            noted = self._calibrated(head, samples, base=True)
         validate_data(self, X, skip_check_array=True)  # notes the number and names of columns
-        self.head_ = head
+        self.head_, self.likelihoods_ = head, noted
         return self
+
+    def _calibrated(self, head: Head, samples: _Weighted, *, base: bool) -> Array | None:
+        """Return the log-likelihoods noted, (49,), after a session that learned these samples."""
+        features, labels, weight = samples
+        whole = np.flatnonzero(weight >= 1.0)  # of others, no whole one can be left out
+        old = None if base else self.likelihoods_
+        dense = isinstance(head.statistics.scatter, DenseScatter)
+        if not len(whole) or (dense and old is not None and not self._grew(head)):
+            return old
+        order = np.random.default_rng(0).permutation(len(whole))[:_MOST_SCORED]
+        chosen = np.sort(whole[order])
+        scores = head.leave_one_out_scores(features[chosen], labels[chosen])
+        targets = np.searchsorted(head.classes, labels[chosen])
+        noted = log_likelihoods(scores, targets, weight[chosen])
+        return noted if old is None else noted + 0.5 * old
+
+    def _grew(self, head: Head) -> bool:
+        """Return whether many classes have come, or λ is another: else dense sums cost too much."""
+        before = self._fitted()
+        many = len(head.classes) > 1.2 * len(before.classes)
+        return many or head.settled.ridge != before.settled.ridge
 
     def _fitted(self) -> Head:
         check_is_fitted(self)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from visvm.encoders.encoder import LayerFeatures
-from visvm.encoders.sources import Source, as_source
+from visvm.encoders.sources import ImageLike, as_source
 from visvm.encoders.transform import check_views
 from visvm.errors import InputError
 from visvm.head.checks import check_one_kind, suggestion
@@ -29,7 +29,7 @@ from visvm.model.levels import SURE
 from visvm.model.predictor import ImagePredictor
 from visvm.model.results import Evaluation, WrongAnswer, evaluate_labels
 from visvm.model.state import check_how
-from visvm.progress import Progress, silent
+from visvm.progress import Progress, watched
 
 
 class ImageExaminer(ImagePredictor):
@@ -44,7 +44,7 @@ class ImageExaminer(ImagePredictor):
         skip_unreadable: bool = False,
         views: str = "one",
         unknown: float | None = UNKNOWN,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> Evaluation:
         """Compare predictions with labels; classes the model does not know are left out, and named.
 
@@ -86,7 +86,7 @@ class ImageExaminer(ImagePredictor):
         labels: Sequence[Label] | None = None,
         *,
         nested: bool | None = None,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> Check:
         """Find what is wrong with labelled images, before they are learned or without that.
 
@@ -109,7 +109,7 @@ class ImageExaminer(ImagePredictor):
         return check_labelled(given, encoder, views, self.cache, model, progress)
 
     def layer_features(
-        self, images: Sequence[str | Source], *, progress: Progress = silent
+        self, images: Sequence[ImageLike], *, progress: Progress = watched
     ) -> LayerFeatures:
         """Return the layer features of images, (n, width): what ``VisClassifier`` takes."""
         sources = [as_source(image) for image in images]

@@ -7,18 +7,24 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.pipeline import encode_files, refuse_unreadable
 from visvm.encoders.sources import (
+    ImageLike,
     RemoteFile,
     Source,
     as_source,
     expanded,
+    in_memory,
     is_uri,
+    listed,
 )
 from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError, shown
@@ -26,8 +32,20 @@ from visvm.learning.folders import read_folder
 from visvm.model.labels import Label, check_label
 from visvm.progress import Progress
 
-Images = str | Path | Sequence[str | Source]
-"""A folder with one sub-folder per class, a CSV file of path,label, or images themselves."""
+
+class Table(Protocol):
+    """A table with named columns, such as a DataFrame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any:
+        """Their names."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return a column."""
+
+
+Images = str | Path | Table | Image.Image | NDArray[Any] | Sequence[ImageLike]
+"""A folder with one sub-folder per class, a CSV file or a table of path,label, or images."""
 
 FIX_LIST = ("path", "label", "was", "why")
 """The first row of what ``visvm check --fix-list`` writes; rows without a label are left out."""
@@ -55,7 +73,7 @@ class Labelled:
     def name_of(self, place: int) -> str:
         """Return what to call an image: its path, or its number where there is only content."""
         source = self.sources[place]
-        return f"photo {place + 1}" if isinstance(source, bytes) else str(source)
+        return f"photo {place + 1}" if in_memory(source) else str(source)
 
     @property
     def key(self) -> str | None:
@@ -138,7 +156,8 @@ def read_labelled(
     ----------
     images : path, or sequence of paths or contents
         A folder with one sub-folder per class, also as a URI, or a CSV file of path,label (relative
-        to its own folder); or, with `labels`, files or URIs.
+        to its own folder), or a DataFrame with these columns (relative to the working folder); or,
+        with `labels`, files, URIs or images in memory.
     labels : sequence of str or int, optional
         One for every file.
     nested : bool, optional
@@ -155,7 +174,25 @@ def read_labelled(
         if isinstance(images, str) and is_uri(images):
             return _from_folder(images, nested)
         return _from_path(expanded(images), nested)
-    return _from_list([as_source(image) for image in images], labels)
+    if hasattr(images, "columns"):
+        if labels is not None:
+            raise InputError(
+                "Labels were given with a table. Put them into its column 'label'.",
+                code="labels-without-list",
+            )
+        images, labels = _columns(cast("Table", images))
+    return _from_list([as_source(image) for image in listed(images)], labels)
+
+
+def _columns(table: Table) -> tuple[list[Any], list[Any]]:
+    """Return the columns of a table that are needed."""
+    names = [str(name) for name in table.columns]
+    if not {"path", "label"} <= set(names):
+        raise InputError(
+            f"The table has the columns {', '.join(names)}. Call two of them path and label.",
+            code="table-columns",
+        )
+    return listed(table["path"]), listed(table["label"])
 
 
 def _from_path(path: Path, nested: bool | None) -> Labelled:
@@ -203,7 +240,7 @@ def _from_list(sources: list[Source], labels: Sequence[Label] | None) -> Labelle
 
 
 def _named(source: Source, place: int) -> str:
-    return str(place + 1) if isinstance(source, bytes) else shown(Path(str(source)))
+    return str(place + 1) if in_memory(source) else shown(Path(str(source)))
 
 
 def _from_folder(folder: str | Path, nested: bool | None) -> Labelled:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from visvm.encoders.sources import in_memory
 from visvm.errors import InputError, VisvmError
 from visvm.head.checks import is_count, require
 from visvm.head.head import Head
@@ -61,7 +62,7 @@ class RayEngine:
 
     def learn(self, work: Work, progress: Progress) -> Learned:
         """Learn a session, as ``Engine`` says."""
-        if any(isinstance(source, bytes) for source in work.images.sources):
+        if any(map(in_memory, work.images.sources)):
             raise InputError(
                 "Ray cannot learn contents of images. Give files or URIs, or learn without Ray.",
                 code="ray-contents",

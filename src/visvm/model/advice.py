@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from visvm.encoders.cache import opened_cache
 from visvm.encoders.encoder import LayerFeatures
-from visvm.encoders.images import aspect_of, decode, find_images
+from visvm.encoders.images import aspect_of, decode
 from visvm.encoders.occlusion import PASSES, Heat, drawn, heat_map, occluded
 from visvm.encoders.pipeline import BATCH_SIZE, Unreadable, encode_files, refuse_unreadable
-from visvm.encoders.sources import Source, as_source, content_of, expanded
+from visvm.encoders.sources import ImageLike, Source, as_source, in_memory, sources_of
 from visvm.errors import ImageError, InputError
 from visvm.head.calibration import probabilities
-from visvm.head.checks import is_count, listed, parameter_error
+from visvm.head.checks import is_count, parameter_error, suggestion
 from visvm.head.products import Array
 from visvm.head.solver import leverage
 from visvm.head.suggest import doubts_of, first_choices
@@ -22,7 +21,7 @@ from visvm.model import changes
 from visvm.model.labels import Label
 from visvm.model.predictor import ImagePredictor
 from visvm.model.state import Model
-from visvm.progress import Progress, silent
+from visvm.progress import Progress, watched
 
 MOST_WEIGHED = 1000
 """Of more photos than these, only the most doubtful are weighed against one another."""
@@ -80,11 +79,11 @@ class ImageAdvisor(ImagePredictor):
 
     def suggest(
         self,
-        images: str | Path | Sequence[str | Source],
+        images: ImageLike | Sequence[ImageLike],
         n: int = 20,
         *,
         skip_unreadable: bool = False,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> list[Suggestion]:
         """Say which photos to label next, the most telling first; no two are near-duplicates.
 
@@ -101,7 +100,7 @@ class ImageAdvisor(ImagePredictor):
         changes.require_sums(model, "suggest photos")
         if not is_count(n):
             raise parameter_error("suggest", "n", n, "a whole number of at least 1")
-        sources = _sources(images)
+        sources = sources_of(images)
         encoder = self.load_encoder(progress)
         with opened_cache(self.cache) as cache:
             views = [self._transform(encoder)]
@@ -126,10 +125,10 @@ class ImageAdvisor(ImagePredictor):
 
     def explain(
         self,
-        image: str | Source,
+        image: ImageLike,
         label: Label | None = None,
         *,
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> Explanation:
         """Say which parts of an image an answer rests on, by hiding one after another.
 
@@ -216,16 +215,9 @@ def require_class(model: Model, label: Label | None) -> None:
     """Refuse a class that is not known; None stands for whichever is likeliest."""
     if label is not None and label not in model.classes.tolist():
         raise InputError(
-            f"There is no class {label!r}. Known: {listed(model.classes)}.", code="class-unknown"
+            f"There is no class {label!r}. {suggestion(label, model.classes)}", code="class-unknown"
         )
 
 
-def _sources(images: str | Path | Sequence[str | Source]) -> list[Source]:
-    if isinstance(images, (str, Path)):
-        path = expanded(images)
-        return [*find_images(path)] if path.is_dir() else [as_source(images)]
-    return [as_source(image) for image in images]
-
-
 def _name(source: Source) -> str:
-    return "an image in memory" if isinstance(source, bytes) else str(source)
+    return "an image in memory" if in_memory(source) else str(source)

@@ -1,9 +1,11 @@
 """What has a model, and says what it knows."""
 
-from typing import Any, cast
+import copy
+from typing import Any, Self, cast
 
 from visvm.model import file as model_file
 from visvm.model.labels import Label
+from visvm.model.notebook import html_table
 from visvm.model.state import MergedSite, Model
 
 
@@ -53,6 +55,28 @@ class ModelHolder:
     def can_learn(self) -> bool:
         """Whether the sums are there; a model exported or loaded for predicting has none."""
         return self.model_ is None or self.model_.head.sums is not None
+
+    def with_model(self, model: Model | None) -> Self:
+        """Return a copy with another model, of the same encoder."""
+        twin = copy.copy(self)
+        twin.model_ = model
+        return twin
+
+    def _repr_html_(self) -> str:
+        rows = list(zip(self.classes_, self.class_counts_, strict=True))
+        return html_table(repr(self), ["class", "images"], rows)
+
+    # Copies share everything else that a subclass has
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = copy.copy(self)
+        twin.model_ = copy.deepcopy(self.model_, memo)
+        return twin
 
     def _settled(self) -> Model:
         """Return the model, once there is one."""

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.loading import absolute, known_digest, load_encoder
-from visvm.encoders.pipeline import Unreadable, encode_stream, refuse_unreadable
-from visvm.encoders.sources import Source, as_source
+from visvm.encoders.pipeline import Unreadable, encode_files, encode_stream, refuse_unreadable
+from visvm.encoders.sources import ImageLike, Source, sources_of
 from visvm.encoders.transform import (
     DEFAULT_TRANSFORM,
     Transform,
@@ -25,6 +25,7 @@ from visvm.encoders.transform import (
     check_views,
 )
 from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
+from visvm.head.calibration import probabilities
 from visvm.head.familiarity import UNKNOWN
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
@@ -34,7 +35,7 @@ from visvm.model.holder import ModelHolder
 from visvm.model.levels import SURE
 from visvm.model.results import Prediction
 from visvm.model.state import Model, check_how
-from visvm.progress import Progress, silent
+from visvm.progress import Progress, silent, watched
 
 if TYPE_CHECKING:
     from visvm.head.estimators import VisClassifier
@@ -69,6 +70,7 @@ class ImagePredictor(ModelHolder):
         check_transform(transform, "auto")
         check_views(views)
         self._encoder = None if isinstance(encoder, str) else encoder
+        self._by_name = self._encoder is None  # whether it can be loaded again
         self.encoder_name = absolute(encoder) if isinstance(encoder, str) else encoder.name
         self.transform = transform
         self.views = views
@@ -76,6 +78,12 @@ class ImagePredictor(ModelHolder):
         self.model_: Model | None = None
         self._options = options or HeadOptions()
         self._from_hub = True  # whether the encoder may be fetched by a name on the hub
+
+    def __getstate__(self) -> dict[str, Any]:
+        # an encoder that has a name is loaded again
+        cache = self.cache.path if isinstance(self.cache, FeatureCache) else self.cache
+        encoder = None if self._by_name else self._encoder
+        return {**vars(self), "_encoder": encoder, "cache": cache}
 
     def __repr__(self) -> str:
         known = f"{len(self.classes_)} classes, {len(self.history_)} sessions"
@@ -250,10 +258,10 @@ class ImagePredictor(ModelHolder):
         if self.model_ is None:
             return VisClassifier.of(self._options, None)
         if self.model_.sums_on_disk:
-            raise ModelFileError(
-                "This model was loaded for predicting only. Load it whole.", code="sums-missing"
-            )
-        return VisClassifier.of(self.model_.head.settled.options, self.model_.head)
+            advice = "This model was loaded for predicting only. Load it whole."
+            raise ModelFileError(advice, code="sums-missing")
+        head, noted = self.model_.head, self.model_.calibration.likelihoods
+        return VisClassifier.of(head.settled.options, head, noted)
 
     # The encoder
 
@@ -289,17 +297,11 @@ class ImagePredictor(ModelHolder):
         kind = DEFAULT_TRANSFORM if self.transform == "auto" else self.transform
         return Transform(kind, encoder.preprocessing)
 
-    def with_model(self, model: Model | None) -> Self:
-        """Return a copy with another model, of the same encoder."""
-        twin = copy.copy(self)
-        twin.model_ = model
-        return twin
-
     def with_encoder(self, encoder: Encoder) -> Self:
         """Return a copy that uses this encoder, which must have the same weights."""
         twin = copy.copy(self)
         twin._check_encoder(encoder)
-        twin._encoder = encoder
+        twin._encoder, twin._by_name = encoder, False
         return twin
 
     def _check_encoder(self, encoder: Encoder) -> None:
@@ -328,20 +330,22 @@ class ImagePredictor(ModelHolder):
 
     def predict(
         self,
-        images: str | Source | Sequence[str | Source],
+        images: ImageLike | Sequence[ImageLike],
         *,
         top: int = 5,
         raw: bool = False,
         unknown: float | None = UNKNOWN,
         sure: float = SURE,
         views: str = "one",
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> list[Prediction]:
         """Say what images show.
 
         Parameters
         ----------
-        images : path or content, or sequence of such
+        images : image, folder, or sequence of images
+            Each a path, a URI, the content of a file, an image of Pillow, or an array of uint8 and
+            shape (H, W, 3). Of a folder, all images below it are taken, sorted.
         top : int, default=5
             How many classes to name for each.
         raw : bool, default=False
@@ -357,13 +361,28 @@ class ImagePredictor(ModelHolder):
             Take the mean of the scores over these views of each image, which takes 1, 2 or 5 times
             as long; whichever views were learned.
         """
-        one = isinstance(images, (str, bytes)) or not isinstance(images, Sequence)
-        given = cast("Sequence[str | Source]", [images] if one else images)
-        sources = [as_source(image) for image in given]
+        sources = sources_of(images)
         how: Any = {"top": top, "raw": raw, "unknown": unknown, "sure": sure, "views": views}
         outcomes = list(self.predict_stream(sources, **how, progress=progress))
         refuse_unreadable([each for each in outcomes if isinstance(each, Unreadable)], "")
         return [each for each in outcomes if isinstance(each, Prediction)]
+
+    def predict_proba(
+        self,
+        images: ImageLike | Sequence[ImageLike],
+        *,
+        views: str = "one",
+        progress: Progress = watched,
+    ) -> Array:
+        """Return the probabilities of ``classes_``, (n, C), for images as in ``predict``."""
+        check_views(views)
+        model, encoder = self._known(), self.load_encoder(progress)
+        transforms = self._transform(encoder).views(views)
+        with opened_cache(self.cache) as cache:
+            parts = sources_of(images), encoder, transforms, cache
+            encoded = encode_files(*parts, progress, "predicting")
+        refuse_unreadable(encoded.unreadable, "")
+        return probabilities(model.scores(encoded.features), model.calibration.likelihoods)
 
     def predict_stream(
         self,
@@ -374,7 +393,7 @@ class ImagePredictor(ModelHolder):
         unknown: float | None = UNKNOWN,
         sure: float = SURE,
         views: str = "one",
-        progress: Progress = silent,
+        progress: Progress = watched,
     ) -> Iterator[Prediction | Unreadable]:
         """Say what images show, as the answers come; files that are none come as ``Unreadable``."""
         model = self._known()

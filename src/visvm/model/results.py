@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from visvm.formats import percent
 from visvm.model.estimate import SessionEstimate
 from visvm.model.labels import Label
+from visvm.model.notebook import html_table
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,12 @@ class Evaluation:
     skipped: tuple[str, ...] = ()
     wrong: tuple[WrongAnswer, ...] = ()
     n_unknown: int = 0
+
+    def _repr_html_(self) -> str:
+        worst = sorted(self.per_class.items(), key=lambda item: item[1].accuracy)
+        rows = [(label, each.n, percent(each.accuracy)) for label, each in worst]
+        title = f"accuracy on {self.n} images: {percent(self.accuracy)}; by class, worst first"
+        return html_table(title, ["class", "images", "accuracy"], rows)
 
 
 @dataclass(frozen=True)
@@ -259,6 +267,12 @@ class SessionReport:
     encoder: EncoderChoice | None = None
     ridge_choice: RidgeChoice | None = None
     estimate: SessionEstimate | None = None
+
+    def _repr_html_(self) -> str:
+        title = f"session {self.session}: {self.n_images} images, {self.n_classes} classes known"
+        news = [(label, "new") for label in self.new_classes]
+        rows = [*news, *((label, "known before") for label in self.returning_classes)]
+        return html_table(title, ["class", ""], rows)
 
     def is_same_as(self, other: "SessionReport") -> bool:
         """Whether both report one session, under whatever number and from whatever site."""

@@ -1,0 +1,62 @@
+"""Images in memory: what Pillow and numpy hold, as the content of a file for ``decode``."""
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from visvm.errors import InputError
+
+_PLAIN = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")  # modes that a PNG holds as they are
+
+
+class MemoryImage:
+    """An image of Pillow, or an array, to be read like a file; nothing is lost.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image or array
+        Arrays are of uint8 and shape (H, W, 3), (H, W, 4), (H, W, 1) or (H, W), or of uint16 and
+        shape (H, W). The EXIF orientation that Pillow read from a file is applied, as to the file.
+
+    Examples
+    --------
+    >>> MemoryImage(np.zeros((4, 6, 3), dtype=np.uint8)).read_bytes()[:2]
+    b'BM'
+    """
+
+    def __init__(self, image: Image.Image | NDArray[Any]) -> None:
+        if isinstance(image, np.ndarray):
+            _check_array(image)
+        self._image = image
+
+    def __str__(self) -> str:
+        return "an image in memory"
+
+    def read_bytes(self) -> bytes:
+        """Return the content of an image file that holds it."""
+        image, file = self._image, io.BytesIO()
+        if isinstance(image, np.ndarray):
+            image = Image.fromarray(image[..., 0] if image.shape[2:] == (1,) else image)
+        exif = image.info.get("exif")
+        if image.mode == "RGB" and not exif:
+            image.save(file, "BMP")  # the quickest
+        elif image.mode == "F" or image.mode == "I":
+            image.save(file, "TIFF")
+        else:
+            plain = image if image.mode in _PLAIN else image.convert("RGB")
+            plain.save(file, "PNG", compress_level=1, **({"exif": exif} if exif else {}))
+        return file.getvalue()
+
+
+def _check_array(array: NDArray[Any]) -> None:
+    colours = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] in (1, 3, 4)
+    grey = array.dtype in (np.uint8, np.uint16) and array.ndim == 2
+    if not (colours or grey) or not array.size:
+        raise InputError(
+            f"An array of shape {array.shape} and type {array.dtype} is no image. Give uint8 of "
+            "shape (height, width, 3); multiply numbers from 0 to 1 by 255.",
+            code="image-array",
+        )
