@@ -10,7 +10,7 @@ from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.images import aspect_of, decode
 from visvm.encoders.occlusion import PASSES, Heat, drawn, heat_map, occluded
 from visvm.encoders.pipeline import BATCH_SIZE, Unreadable, encode_files, refuse_unreadable
-from visvm.encoders.sources import ImageLike, Source, as_source, in_memory, sources_of
+from visvm.encoders.sources import ImageLike, Source, as_source, content_of, in_memory, sources_of
 from visvm.errors import ImageError, InputError
 from visvm.head.calibration import probabilities
 from visvm.head.checks import is_count, parameter_error, suggestion
