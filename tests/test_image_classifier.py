@@ -230,8 +230,11 @@ def test_test_images_teach_nothing(make, place):
     assert_same(plain, tested, place, tolerance=0)
 
 
-def test_a_test_without_known_classes_says_nothing(make, place):
-    assert make().learn(place / "base", test=place / "yellow").test is None
+def test_a_test_without_known_classes_is_refused(make, place):
+    model = make()
+    with refused("test-classes-unknown"):
+        model.learn(place / "base", test=place / "yellow")
+    assert model.model_ is None
 
 
 def test_unreadable_files_stop_the_session_and_are_all_named(based, place, spoiled):
