@@ -67,7 +67,7 @@ def test_what_cannot_be_suggested_is_refused(model, place, tmp_path):
         with refused("parameter-n", InputError):
             model.suggest(place / "new", wrong)
     (tmp_path / "empty").mkdir()
-    with refused("images-none", ImageError):
+    with refused("images-missing", InputError):
         model.suggest(tmp_path / "empty")
     photo = (place / "new/red/1-0.png").read_bytes()
     with refused("images-unreadable", ImageError):
