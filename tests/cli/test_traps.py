@@ -104,5 +104,5 @@ def test_help_names_flags_alone_and_daily_commands_first(visvm):
         _, out, _ = visvm(*command, "--help")
         assert "<bool>" not in out
     _, out, _ = visvm("--help")
-    places = [out.index(f" {name} ") for name in ("learn", "predict", "forget", "merge", "bench")]
+    places = [out.index(f"│ {name} ") for name in ("learn", "predict", "forget", "merge", "bench")]
     assert places == sorted(places)
