@@ -67,7 +67,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
     max_base_images : int or None, default=10000
         What the first session settles (λ, blocks, mixer) it settles on about this many of its
         images at most, the same share of every class; None means all. All are learned.
-    renew_ridge : bool, default=False
+    renew_ridge : bool, default=True
         If the first session has fewer than ten classes, let ``learn`` choose λ anew, from the sums,
         whenever the number of images has doubled. Blocks and mixer stay, and so does a λ that was
         given, or is in a file from before there was such a choice. What it gains and costs is in
@@ -96,7 +96,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         svm_cost: float = 10.0,
         max_base_images: int | None = 10_000,
         memory_limit: float | None = None,
-        renew_ridge: bool = False,
+        renew_ridge: bool = True,
     ) -> None:
         options = HeadOptions(
             layers=layers,

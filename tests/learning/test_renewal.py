@@ -40,8 +40,7 @@ def encoder(place):
 
 
 def make(encoder, width=400, **options):
-    given = {"layers": (1, 3), "renew_ridge": True} | options
-    return ImageClassifier(encoder, width, cache=False, **given)
+    return ImageClassifier(encoder, width, cache=False, layers=(1, 3), **options)
 
 
 @pytest.fixture
