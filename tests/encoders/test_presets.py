@@ -25,7 +25,7 @@ def test_presets_of_the_catalogue_need_no_weights(tmp_path, monkeypatch):
         "best": "dinov2-s14@336",
     }
     assert list(at_every_quality("clip-b16-openai").values()) == [
-        "clip-b16-openai@224:64",
+        "clip-b16-openai@224:72",
         "clip-b16-openai",
         "clip-b16-openai@336",
     ]

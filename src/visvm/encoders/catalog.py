@@ -106,7 +106,7 @@ _ENTRIES = (
             "vision_model.embeddings.position_embedding.weight",
         ),
         patch=16,
-        fast_patches=64,  # of 196
+        fast_patches=72,  # of 196
         projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),
 )
