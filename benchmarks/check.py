@@ -1,0 +1,193 @@
+"""How well wrong labels are found, and how well the accuracy that ``learn`` estimates holds.
+
+::
+
+    python benchmarks/check.py --data FOLDER [--encoder NAME] [--datasets cub200,cifar100]
+
+The first part exchanges labels, and ranks photos by how likely theirs is wrong (`INTRODUCTION`).
+The second part learns CUB-200 in ten sessions and compares the accuracy that ``learn`` estimates
+from the session's own photos with that on the test photos of the same classes.
+
+Encoded features come from the cache. Prints the tables and keeps them in CHECK.md beside this file.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from visvm import ImageClassifier, load_encoder
+from visvm.bench.loading import LabelledImages, load_dataset
+from visvm.encoders.cache import FeatureCache
+from visvm.encoders.encoder import Encoder
+from visvm.encoders.pipeline import encode_files
+from visvm.encoders.transform import Transform
+from visvm.head.doubts import CONFIDENT, Doubts, doubts_of, unlearned_affinities
+from visvm.head.head import Head
+from visvm.head.settle import HeadOptions, settle
+from visvm.learning.checking import unlearned_scores
+from visvm.learning.findings import LIKELY
+
+HERE = Path(__file__).parent
+WIDTH = 5000  # D of the model that learns in sessions
+SHARE = 0.05  # of labels that are exchanged
+FOLDS = 5
+
+INTRODUCTION = """One training label in twenty is exchanged for another class's, and photos are
+ranked by how likely their label is wrong: by `visvm check`; by cleanlab's self-confidence, the
+probability of the given label, of scikit-learn's logistic regression in five folds (cleanlab itself
+is not needed: its score is that probability); and by the least-squares head with each photo left
+out, which is what `visvm check --model` ranks by. Seconds are those of the processor, without
+encoding, which all of them need. CUB-200 has wrong labels of its own, which count as right here.
+
+## Wrong labels
+"""
+
+
+def encoded(encoder: Encoder, images: LabelledImages) -> np.ndarray:
+    """Return the feature of the last block, (n, width)."""
+    transform = Transform("squash", encoder.preprocessing)
+    with FeatureCache() as cache:
+        found = encode_files(images.images, encoder, [transform], cache)
+    return found.features[:, 0, -encoder.layer_dims[-1] :]
+
+
+def exchanged(targets: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels of which some are another class's, and which those are, (n,)."""
+    generator, n_classes = np.random.default_rng(seed), int(targets.max()) + 1
+    chosen = generator.permutation(len(targets))[: round(SHARE * len(targets))]
+    given, wrong = targets.copy(), np.zeros(len(targets), dtype=bool)
+    given[chosen] = (given[chosen] + generator.integers(1, n_classes, len(chosen))) % n_classes
+    wrong[chosen] = True
+    return given, wrong
+
+
+def checked(X: np.ndarray, given: np.ndarray) -> Doubts:
+    """Return what ``visvm check`` makes of labels."""
+    return doubts_of(unlearned_affinities(X, given, np.ones(len(X), dtype=bool)), given)
+
+
+def by_least_squares(X: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Return the doubt of the least-squares head, each photo left out, (n,)."""
+    head = head_of_its_own(X, given)
+    return doubts_of(unlearned_scores(head, X[:, None], given), given).confidence
+
+
+def head_of_its_own(X: np.ndarray, given: np.ndarray) -> Head:
+    """Return the head that has learned these features."""
+    options = HeadOptions(n_components=None, fused=False, random_state=0)
+    return Head.blank(settle(X, given, options)).learned(X, given).solved()
+
+
+def by_regression(X: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Return one minus the self-confidence of logistic regression in five folds, (n,)."""
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=200))
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    chances = cross_val_predict(model, X, given, cv=folds, method="predict_proba")
+    return 1.0 - chances[np.arange(len(given)), given]
+
+
+RANKINGS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "visvm check (each photo left out)": lambda X, given: checked(X, given).confidence,
+    "the least-squares head, each photo left out": by_least_squares,
+    "logistic regression in 5 folds, self-confidence (cleanlab)": by_regression,
+}
+
+
+def found_labels(name: str, X: np.ndarray, targets: np.ndarray, draws: int) -> list[str]:
+    """Return the lines on one data set."""
+    lines = [f"### {name}: {len(X)} photos of {targets.max() + 1} classes", ""]
+    lines += ["| ranking | average precision | seconds |", "|---|---:|---:|"]
+    labels = [exchanged(targets, seed) for seed in range(draws)]
+    for ranking, rank in RANKINGS.items():
+        precisions, begin = [], time.process_time()
+        for given, wrong in labels:
+            precisions.append(average_precision_score(wrong, rank(X, given)))
+        seconds = (time.process_time() - begin) / draws
+        spread = f" ± {np.std(precisions):.3f}" if draws > 1 else ""
+        lines.append(f"| {ranking} | {np.mean(precisions):.3f}{spread} | {seconds:.1f} |")
+        print(lines[-1], flush=True)
+    return [*lines, "", *called_wrong(X, targets, *labels[0]), ""]
+
+
+def called_wrong(
+    X: np.ndarray, targets: np.ndarray, given: np.ndarray, wrong: np.ndarray
+) -> list[str]:
+    """Say how many are called wrong in the first draw, and what a fix list makes of them."""
+    found = checked(X, given)
+    called = found.loses & (found.confidence >= CONFIDENT)
+    put = called & (found.score >= LIKELY)
+    right = (found.suggested == targets)[put].mean() if put.any() else 0.0
+    called_of = (
+        f"{called.sum()} photos are called wrong, {wrong[called].sum()} of the {wrong.sum()}"
+    )
+    fixed = f"The fix list gives {put.sum()} of them another label, the true one for {right:.0%}"
+    return [f"First draw: {called_of} exchanged ones among them. {fixed}; it leaves the rest out."]
+
+
+def sessions(encoder_name: str, data: Path, n_sessions: int) -> list[str]:
+    """Return the lines on CUB-200: what learn estimates, and what tests say."""
+    dataset = load_dataset("cub200", data)
+    order = np.random.default_rng(1993).permutation(200)
+    classifier = ImageClassifier(encoder_name, transform="squash", n_components=WIDTH)
+    lines = [
+        "| session | classes known | estimated | tested, its classes | tested, all classes |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for number in range(n_sessions):
+        new, known = order[20 * number : 20 * (number + 1)], order[: 20 * (number + 1)]
+        paths, labels = of_classes(dataset.train, new)
+        estimate = classifier.learn(paths, labels).estimate
+        assert estimate is not None
+        shares = [
+            classifier.evaluate(*of_classes(dataset.test, classes)).accuracy
+            for classes in (new, known)
+        ]
+        cells = " | ".join(f"{100 * share:.1f}" for share in (estimate.accuracy, *shares))
+        lines.append(f"| {number + 1} | {len(known)} | {cells} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def of_classes(images: LabelledImages, classes: np.ndarray) -> tuple[list, list[int]]:
+    """Return the images of some classes, and their labels."""
+    places = np.flatnonzero(np.isin(images.targets, classes))
+    return [images.images[place] for place in places], images.targets[places].tolist()
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--encoder", default="dinov2-s14")
+    parser.add_argument("--datasets", default="cub200,cifar100")
+    parser.add_argument("--train-per-class", type=int, help="of CIFAR-100")
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--sessions", type=int, default=10, help="of the second part; 0: none")
+    given = parser.parse_args()
+    encoder = load_encoder(given.encoder)
+    how = f"--encoder {given.encoder} --datasets {given.datasets}"
+    how += f" --draws {given.draws} --sessions {given.sessions}"
+    if given.train_per_class is not None:
+        how += f" --train-per-class {given.train_per_class}"
+    lines = ["# Wrong labels, and accuracy without test photos", ""]
+    lines += [f"Written by `python benchmarks/check.py --data FOLDER {how}`.", "", INTRODUCTION]
+    for name in given.datasets.split(","):
+        sizes = {"train_per_class": given.train_per_class} if name == "cifar100" else {}
+        train = load_dataset(name, given.data, **sizes).train
+        lines += found_labels(name, encoded(encoder, train), train.targets, given.draws)
+    if given.sessions:
+        lines += ["## Accuracy without test photos: CUB-200, 20 classes a session, in %", ""]
+        lines += [*sessions(given.encoder, given.data, given.sessions), ""]
+    (HERE / "CHECK.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
