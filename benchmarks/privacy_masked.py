@@ -40,7 +40,8 @@ def costs(train: Samples, test: Samples) -> Iterator[dict[str, Any]]:
             sites.append(SiteStatistics(replace(blank, head=sums)))
             keys.append(rounds.join(blank, f"site {number}", names.tolist()))
         roster = rounds.make_roster(model, [key.card for key in keys], 10**6)
-        yield {"D": width, **_round(model, roster, keys, sites, names[test.targets], test.features)}
+        sizes = {"D": width, "photos": len(rest)}
+        yield {**sizes, **_round(model, roster, keys, sites, names[test.targets], test.features)}
 
 
 def _halves(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

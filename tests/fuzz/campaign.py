@@ -32,7 +32,7 @@ MOST = 10**9  # bytes of memory, with all that is imported
 ORDER = (
     *("model", "upload", "model", "picture", "model", "journal", "torn_model", "model", "upload"),
     *("model", "picture", "recipe", "model", "upload", "table", "model", "encoder", "model"),
-    *("picture", "weights", "model", "upload", "rows", "pickles", "texts", "model"),
+    *("picture", "weights", "model", "upload", "rows", "pickles", "texts", "masked"),
 )
 
 WARM = (

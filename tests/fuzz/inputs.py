@@ -57,6 +57,15 @@ ON_ENCODERS = (
     ("predict", "whole.visvm", "photos/red", "--encoder", "x.onnx"),
     ("learn", "new.visvm", "photos", "--encoder", "x.onnx", "--components", "8"),
 )
+ON_ROUNDS = (
+    ("masked", "roster", "whole.visvm", "out.roster", "a.card", "b.card"),
+    ("masked", "sums", "a.key", "a.roster", "a.sums", "out.masked"),
+    ("masked", "reveal", "b.key", "a.roster", "out.reveal", "--without", "c"),
+    (
+        *("masked", "total", "whole.visvm", "a.roster", "out.sums"),
+        *("a.masked", "b.masked", "a.reveal", "b.reveal"),
+    ),
+)
 
 
 @dataclass
@@ -106,6 +115,21 @@ def journal(files, generator):
         content = damage(files[JOURNAL], generator, done)
     changed = {"x.visvm": files["whole.visvm"], JOURNAL: content}
     return Input(changed, (("learn", "x.visvm", "more"),), done)
+
+
+def masked(files, generator):
+    """A card, key, roster or reveal of a round of masked sums, or a file of them."""
+    done = []
+    name = f"a.{('card', 'key', 'roster', 'reveal', 'masked')[generator.integers(5)]}"
+    if not generator.integers(4):
+        content = damage(files[name], generator, done)
+    elif name == "a.masked":
+        content = _signed(files, name, generator, done)
+    else:
+        said = json.loads(files[name])
+        done = mutate_document(said, generator)
+        content = json.dumps(said).encode("utf-8", "replace")
+    return Input({name: content}, _some(ON_ROUNDS, generator, 3), done)
 
 
 def picture(files, generator):
@@ -211,7 +235,7 @@ def texts(files, generator):
 MAKERS = {
     each.__name__: each
     for each in (
-        *(model, torn_model, journal, picture, table),
+        *(model, torn_model, journal, masked, picture, table),
         *(encoder, weights, recipe, rows, pickles, texts),
     )
 }

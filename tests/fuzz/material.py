@@ -7,6 +7,7 @@ finds it as the first did, times of files included: a journal is known by them.
 import os
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ def prepare(folder: Path) -> Files:
         tiny.write_photos(Path("more"), ("yellow", "red"), n=2, seed=1)
         Path("table.csv").write_text("photos/red/0-0.png,red\nmore/yellow/1-0.png,yellow\n")
         _write_models(encoder)
+        _write_round()
         _write_pictures()
         _write_benchmark()
         Path("tiny-bare.onnx").write_bytes(onnx_bytes())
@@ -134,6 +136,29 @@ def _write_models(encoder: str) -> None:
     model.merge(SiteStatistics.load("site.sums")).save("merged.visvm")
     for name in {*MODELS, "merged.visvm"} - {"site.sums"}:
         _steady(Path(name))
+
+
+def _write_round() -> None:
+    """A round of masked sums (``visvm masked``) of three sites, of which the last dropped out."""
+    from visvm.model import masked, rounds
+    from visvm.model.file import read
+    from visvm.model.masks import public_of
+    from visvm.model.sites import SiteStatistics
+
+    sums, keys = SiteStatistics.load("site.sums"), []
+    for name in "abc":
+        private, of = name.encode() * 32, rounds.ModelId.of(sums.model)
+        card = rounds.Card(name, name * 16, public_of(private).hex(), of, ["red", "yellow"])
+        keys.append(rounds.Key(private.hex(), card))
+        rounds.write_note(Path(f"{name}.key"), keys[-1])
+        rounds.write_note(Path(f"{name}.card"), card)
+    roster = rounds.make_roster(read(Path("whole.visvm")), [key.card for key in keys], 1000)
+    rounds.write_note(Path("a.roster"), roster)
+    for name, key in zip("ab", keys, strict=False):
+        own = SiteStatistics(replace(sums.model, site=key.card.site))
+        own.save(f"{name}.sums", reveal_features=True)
+        masked.mask(key, roster, own).save(Path(f"{name}.masked"))
+        rounds.write_note(Path(f"{name}.reveal"), masked.reveal(key, roster, ["c" * 16])[1])
 
 
 def _write_pictures() -> None:
