@@ -25,7 +25,7 @@ from visvm.learning.labelled import (
 )
 from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.work import Engine, Work, plan_session
-from visvm.model import changes
+from visvm.model import changes, undo
 from visvm.model import file as model_file
 from visvm.model.advice import ImageAdvisor
 from visvm.model.container import locked
@@ -125,6 +125,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
 
     def check_options(self, progress: Progress = silent) -> None:
         """Refuse options that learning would refuse; the encoder is loaded for it."""
+        undo.is_wanted()  # refuses what is neither on nor off
         counted = self.max_base_images is None or is_count(self.max_base_images)
         require(counted, self, "max_base_images", "a whole number of at least 1, or None")
         dims = self.load_encoder(progress).layer_dims

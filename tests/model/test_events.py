@@ -1,12 +1,14 @@
 """What the history of a model says of changes that are no sessions."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests import tiny
 from visvm import ImageClassifier, SiteStatistics
 from visvm.model import changes
+from visvm.model.estimate import ClassEstimate, SessionEstimate
 from visvm.model.events import last_change
 
 
@@ -79,6 +81,7 @@ def test_a_session_of_a_site_is_counted_among_what_was_known(place, model, sums)
     model.unmerge(sums)  # then this session was the one that brought yellow
     session = model.model_.sessions[1]
     assert (session.new_classes, session.returning_classes) == (("yellow",), ("red",))
+    assert session.n_classes == len(model.classes_) == 4
     assert model.model_.events[-1].said == f"took out site {sums.site} (4 images)"
 
 
@@ -86,10 +89,22 @@ def test_what_a_site_sends_names_no_class_that_was_renamed_or_forgotten(place, t
     site = ImageClassifier.load(place / "site.visvm", cache=False)
     site.learn(place / "more")
     site.rename_class("yellow", "secret")
+    (report,) = site.model_.sessions
+    worst = SessionEstimate(4, 0.5, worst=(ClassEstimate("secret", 2, 0.0),))
+    site.model_ = replace(site.model_, sessions=(replace(report, estimate=worst),))
     site.rename_class("secret", "gold")
+    assert site.model_.sessions[0].estimate.worst[0].label == "gold"
     SiteStatistics(site.model_).save(tmp_path / "a.sums", reveal_features=True)
     assert b"secret" not in (tmp_path / "a.sums").read_bytes()
 
 
 def test_a_rename_to_the_same_name_is_no_change(model):
     assert changes.renamed(model.model_, "red", "red", merge=True).events == ()
+
+
+def test_sessions_after_a_site_that_is_gone_know_fewer_classes(place, model, sums):
+    model.merge(sums)
+    model.learn(place / "photos")
+    assert model.model_.sessions[2].n_classes == 4
+    model.unmerge(sums)
+    assert [each.n_classes for each in model.model_.sessions] == [3, 3]

@@ -10,8 +10,8 @@ from tests import tiny
 from tests.refusals import refused
 from visvm import ImageClassifier, SiteStatistics
 from visvm.errors import InputError, ModelFileError
+from visvm.model import container, undo
 from visvm.model import file as model_file
-from visvm.model import undo
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_failed_change_leaves_the_undo_of_the_one_before(path, monkeypatch):
     change(path, rename)
 
     def failing(*_):
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
         patched.setattr("visvm.model.container._write_tensors", failing)
@@ -120,6 +120,36 @@ def test_a_failed_change_leaves_the_undo_of_the_one_before(path, monkeypatch):
             change(path, lambda model: model.forget_class("green"))
     assert sorted(each.name for each in path.parent.iterdir()) == [".m.visvm.undo", "m.visvm"]
     assert "red" in ImageClassifier.undo(path, cache=False).classes_
+
+
+def test_where_the_disk_is_full_the_older_file_goes_first(path, monkeypatch):
+    change(path, rename)
+    plain, tries = container._write_tensors, []
+
+    def full(*arguments):
+        tries.append(undo.place_of(path).exists())
+        if tries[-1]:
+            raise OSError(28, "No space left on device")
+        plain(*arguments)
+
+    monkeypatch.setattr(container, "_write_tensors", full)
+    change(path, lambda model: model.forget_class("green"))
+    assert tries == [True, False]
+    assert ImageClassifier.undo(path, cache=False).classes_ == ("blue", "crimson", "green")
+
+
+def test_discarding_removes_what_is_kept_also_of_a_model_that_is_gone(path, visvm):
+    change(path, rename)
+    path.unlink()
+    assert visvm("undo", path, "--discard")[0] == 0
+    assert list(path.parent.iterdir()) == []
+    assert visvm("undo", path)[0] == 2
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_learned(place, path, monkeypatch):
+    monkeypatch.setenv("VISVM_UNDO", "yes")
+    with refused("undo-setting", InputError):
+        load(path).learn(place / "more")
 
 
 def test_without_hard_links_it_is_a_copy_and_without_room_there_is_none(path, monkeypatch):

@@ -174,9 +174,11 @@ def changed(
     """
     from visvm.image_classifier import ImageClassifier
     from visvm.model import changes
+    from visvm.model import undo as kept
     from visvm.model.container import locked
     from visvm.model.file import read_header
 
+    kept.is_wanted()  # refuses what is neither on nor off
     read_header(model)  # a file that is not a model needs no lock
     with locked(model, tell_waiting(model)):
         classifier = ImageClassifier.load(model, **options)

@@ -23,7 +23,7 @@ def undo(
         typer.Option(
             "--discard",
             help="Change nothing, and remove the file from before the last change, with what was "
-            "forgotten since: it can then no longer be undone.",
+            "forgotten since: it can then no longer be undone. MODEL itself may be gone.",
         ),
     ] = False,
     as_json: Json = False,
@@ -35,6 +35,7 @@ def undo(
     until the next change. VISVM_UNDO=off keeps none.
     """
     from visvm.cli.reporting import answer_change, knows
+    from visvm.cli.terminal import answer
     from visvm.image_classifier import ImageClassifier
     from visvm.model import changes
     from visvm.model import undo as kept
@@ -42,13 +43,15 @@ def undo(
     from visvm.model.events import last_change
     from visvm.model.file import read, read_header
 
-    header = read_header(model)
+    if model.exists() or not discard:
+        read_header(model)
     with locked(model, tell_waiting(model, quiet)):
         if discard:
-            gone = kept.available(model) is not None
+            gone = kept.place_of(model).exists()
             kept.discard(model)
             said = "the file from before its last change is removed" if gone else "nothing is kept"
-            return answer_change(model, f"{model}: {said}", as_json, quiet, discarded=gone)
+            facts = {"path": str(model), "discarded": gone}
+            return answer(facts, f"{model}: {said}", as_json=as_json, quiet=quiet)
         if changes.is_made(read(model, sums=False), changes.UNDO):
             return answer_made(model, as_json, quiet, " (one change can be undone)", undone=None)
         header = read_header(model)

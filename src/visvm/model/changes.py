@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -271,7 +271,7 @@ def unmerged(model: Model, other: SiteStatistics) -> Model:
     ids = {each.id for each in gone}
     left = replace(
         model.with_head(head),
-        sessions=_numbered(_first_seen(each for each in model.sessions if each.site not in ids)),
+        sessions=_numbered(_without(ids, model.sessions)),
         sites=tuple(each for each in model.sites if each.id not in ids),
         learned=(),
     )
@@ -281,18 +281,25 @@ def unmerged(model: Model, other: SiteStatistics) -> Model:
     return _with_event(left, "unmerge", n_images=other.n_images, site=other.site)
 
 
-def _first_seen(sessions: Iterable[SessionReport]) -> Iterator[SessionReport]:
-    """Give the sessions that are left when others are gone: what those had brought is new here."""
-    seen: set[Label] = set()
+def _without(sites: Set[str], sessions: Iterable[SessionReport]) -> Iterator[SessionReport]:
+    """Give the sessions that are left without those of sites: what those had brought is new."""
+    seen: set[Label] = set()  # in the sessions that are left
+    gone: set[Label] = set()  # only in the others
     for each in sessions:
+        classes = {*each.new_classes, *each.returning_classes}
+        if each.site in sites:
+            gone |= classes - seen
+            continue
         brought = tuple(label for label in each.returning_classes if label not in seen)
-        seen |= {*each.new_classes, *each.returning_classes}
+        seen |= classes
+        gone -= classes
         yield replace(
             each,
             new_classes=(*each.new_classes, *brought),
             returning_classes=tuple(
                 label for label in each.returning_classes if label not in brought
             ),
+            n_classes=max(each.n_classes - len(gone), len(classes)),
         )
 
 
@@ -328,6 +335,7 @@ def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Mod
             each,
             new_classes=names(each.new_classes),
             returning_classes=names(each.returning_classes),
+            estimate=None if each.estimate is None else each.estimate.renamed(old, new),
         )
         for each in model.sessions
     )

@@ -1,6 +1,6 @@
 """How accurate a model is by a session's own photos, without test images."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from visvm.formats import percent
 from visvm.model.labels import Label
@@ -38,6 +38,11 @@ class SessionEstimate:
     worst: tuple[ClassEstimate, ...] = ()
     n_wrong: int = 0
     n_again: int = 0
+
+    def renamed(self, old: Label, new: Label) -> "SessionEstimate":
+        """Return the estimate in which a class has another name."""
+        worst = (replace(each, label=new) if each.label == old else each for each in self.worst)
+        return replace(self, worst=tuple(worst))
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -160,6 +160,10 @@ def write(path: Path, model: Model, *, keep: bool = False) -> None:
             header |= {} if before is None else {"before": before}
         try:
             replace_file(path, header, tensors)
+        except ModelFileError as error:
+            if not undo.make_room(path, error.__cause__):
+                raise
+            replace_file(path, header, tensors)
         finally:
             undo.tidy(path)
 

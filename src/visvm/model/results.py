@@ -282,7 +282,7 @@ class SessionReport:
         """Return the report without what is another one in a model that it was merged into."""
         classes = tuple(sorted({*self.new_classes, *self.returning_classes}, key=str))
         bare = replace(self, new_classes=classes, returning_classes=())
-        return replace(bare, session=0, site=None, n_classes=0)
+        return replace(bare, session=0, site=None, n_classes=0, skipped=(), estimate=None)
 
     def among(self, known: Set[Label]) -> "SessionReport":
         """Return the report as it is for a model that knew these classes before the session."""

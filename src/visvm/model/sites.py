@@ -211,7 +211,7 @@ class SiteStatistics:
             model,
             encoder=replace(model.encoder, name=name.name if name.is_absolute() else str(name)),
             head=replace(model.head, coefficients=None),
-            sessions=tuple(replace(each, skipped=()) for each in model.sessions),
+            sessions=tuple(replace(each, skipped=(), estimate=None) for each in model.sessions),
             site=self.site,
             sites=tuple(replace(each, file="") for each in model.sites),
             change=None,

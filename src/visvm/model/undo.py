@@ -5,10 +5,11 @@ much disk as the old file. The new file names it by its digest (``before`` in th
 file that does not belong to it is never taken for the one before. Where the file system has no hard
 links, it is a copy.
 
-The link has the name ``.NAME.undo.part`` until the new file is in its place; a kill in between
+The link has the name ``..NAME.undo.part`` until the new file is in its place; a kill in between
 leaves both, and ``tidy`` finds out by the digests which of them is of use.
 """
 
+import errno
 import os
 import shutil
 import warnings
@@ -18,6 +19,8 @@ from pathlib import Path
 from visvm.errors import InputError, ModelFileError, shown
 from visvm.files import flush_folder, part_of, written
 from visvm.model.container import locked, opened, real_path
+
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def is_wanted() -> bool:
@@ -57,6 +60,17 @@ def keep(path: Path) -> str | None:
         return None
     flush_folder(path.parent)
     return digest
+
+
+def make_room(path: Path, error: BaseException | None) -> bool:
+    """Remove the older file that is kept, if the disk was full; return whether that was done."""
+    kept = place_of(path)
+    if getattr(error, "errno", None) not in _FULL or not os.path.lexists(kept):
+        return False
+    with suppress(OSError):
+        kept.unlink()
+        return True
+    return False
 
 
 def tidy(path: Path) -> None:

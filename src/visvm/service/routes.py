@@ -1,12 +1,12 @@
 """The routes, each with the right that it needs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import ExitStack
 from typing import Annotated, Any, BinaryIO
 from urllib.parse import quote
 
-from fastapi import Depends, FastAPI, Header, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -18,47 +18,26 @@ from visvm.model.results import first_session_note, ridge_note
 from visvm.progress import Progress
 from visvm.service import schemas
 from visvm.service.core import Service
-from visvm.service.forms import Form, read_form
+from visvm.service.forms import Form
 from visvm.service.gate import Rights, require_writing
 from visvm.service.jobs import ENDED, QUESTIONS, Asked, Job
 from visvm.service.problems import RefusedError, stopping
+from visvm.service.wire import (
+    CHANGE,
+    LABELLED,
+    QUESTION,
+    SESSION,
+    accepted,
+    asked_for,
+    form_of,
+    of_kind,
+    uploaded,
+)
 
 _EVENT_SECONDS = 0.1  # how often a job is looked at for those who follow it
 _HEARTBEAT = 150  # looks without a change, after which a follower gets a sign of life
 _CHUNK = 1 << 20
 _OCTETS, _EVENTS = "application/octet-stream", "text/event-stream"
-
-_IMAGES = {
-    "type": "array",
-    "minItems": 1,
-    "items": {"type": "string", "format": "binary"},
-    "description": "Image files.",
-}
-_LABELS = {
-    "type": "array",
-    "minItems": 1,
-    "items": {"type": "string", "examples": ["robin"]},
-    "description": "One for every image in the same order, or one for all.",
-}
-_QUESTION = {"images": _IMAGES}
-_LABELLED = {"images": _IMAGES, "labels": _LABELS}
-_SESSION = {**_LABELLED, "test_images": _IMAGES, "test_labels": _LABELS}
-
-_Key = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=200,
-        pattern="^[!-~]+$",
-        description=(
-            "Chosen by you, for this change only. If you send the change again with the same key, "
-            "because no answer came, you get the job of the first time, and it is not done twice."
-        ),
-        examples=["5f0c9d0e-2f0b-4f4e-9d8d-6f3a1f8f2c11"],
-    ),
-]
-_CHANGE: dict[str, Any] = {"tags": ["changes"], "status_code": 202}
 
 
 def _add_health(app: FastAPI, service: Service, rights: Rights) -> None:
@@ -76,7 +55,7 @@ def _add_health(app: FastAPI, service: Service, rights: Rights) -> None:
             raise stopping()
         return schemas.Status(status="ready")
 
-    @app.get("/metrics", tags=["service"], dependencies=[rights.reader], **_of("text/plain"))
+    @app.get("/metrics", tags=["service"], dependencies=[rights.reader], **of_kind("text/plain"))
     async def metrics() -> Response:
         """Counts and times for Prometheus."""
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -109,7 +88,7 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
         )
 
     # who may only ask gets no sums, as features of single images can be computed from them
-    @app.get("/api/model/file", tags=["model"], dependencies=[rights.writer], **_of(_OCTETS))
+    @app.get("/api/model/file", tags=["model"], dependencies=[rights.writer], **of_kind(_OCTETS))
     async def model_file() -> StreamingResponse:
         """The model file, for the command line or another service.
 
@@ -132,9 +111,9 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what images show, and how often the model is right."""
     asking: dict[str, Any] = {"tags": ["model"], "dependencies": [rights.reader]}
 
-    @app.post("/api/predict", **asking, **_form(_QUESTION))
+    @app.post("/api/predict", **asking, **form_of(QUESTION))
     async def predict(
-        form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
+        form: Annotated[Form, Depends(uploaded(service, QUESTION))],
         top: Annotated[int, Query(ge=1, le=1000)] = 5,
         unknown: Annotated[float, Query(ge=0, lt=1)] = UNKNOWN,
         sure: Annotated[float, Query(gt=0, le=1)] = SURE,
@@ -148,9 +127,9 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         snapshot, made = await service.predict(form, top, unknown, sure)
         return schemas.describe_predictions(snapshot.revision, made)
 
-    @app.post("/api/evaluate", status_code=202, **asking, **_form(_LABELLED))
+    @app.post("/api/evaluate", status_code=202, **asking, **form_of(LABELLED))
     async def evaluate(
-        response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
+        response: Response, form: Annotated[Form, Depends(uploaded(service, LABELLED))]
     ) -> schemas.JobInfo:
         """Measure accuracy on images with labels, overall and by class.
 
@@ -162,11 +141,11 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
             return schemas.describe_evaluation(found)
 
         job = service.jobs.submit("evaluate", task, form.held.pop_all())
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
-    @app.post("/api/check", status_code=202, **asking, **_form(_LABELLED))
+    @app.post("/api/check", status_code=202, **asking, **form_of(LABELLED))
     async def check(
-        response: Response, form: Annotated[Form, Depends(_uploaded(service, _LABELLED))]
+        response: Response, form: Annotated[Form, Depends(uploaded(service, LABELLED))]
     ) -> schemas.JobInfo:
         """Find wrong labels, photos that are there twice, and odd ones. Learns nothing.
 
@@ -178,17 +157,17 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
             return schemas.describe_check(found)
 
         job = service.jobs.submit("check", task, form.held.pop_all())
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
 
 def _add_advice(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what to label next, and what an answer rests on."""
     asking: dict[str, Any] = {"tags": ["model"], "dependencies": [rights.reader]}
 
-    @app.post("/api/suggest", status_code=202, **asking, **_form(_QUESTION))
+    @app.post("/api/suggest", status_code=202, **asking, **form_of(QUESTION))
     async def suggest(
         response: Response,
-        form: Annotated[Form, Depends(_uploaded(service, _QUESTION, checked=True))],
+        form: Annotated[Form, Depends(uploaded(service, QUESTION, checked=True))],
         n: Annotated[int, Query(ge=1, le=1000)] = 20,
     ) -> schemas.JobInfo:
         """Say which of these images to label next, the most telling first, by place from 0."""
@@ -198,11 +177,11 @@ def _add_advice(app: FastAPI, service: Service, rights: Rights) -> None:
             return schemas.describe_suggestions(found)
 
         job = service.jobs.submit("suggest", task, form.held.pop_all())
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
-    @app.post("/api/explain", **asking, **_form(_QUESTION), **_of("image/png"))
+    @app.post("/api/explain", **asking, **form_of(QUESTION), **of_kind("image/png"))
     async def explain(
-        form: Annotated[Form, Depends(_uploaded(service, _QUESTION))],
+        form: Annotated[Form, Depends(uploaded(service, QUESTION))],
         label: Annotated[str | None, Query(examples=["robin"])] = None,
     ) -> Response:
         """Draw which parts of an image speak for a class, red, or against it, blue."""
@@ -213,10 +192,10 @@ def _add_advice(app: FastAPI, service: Service, rights: Rights) -> None:
 def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what changes the model by images."""
 
-    @app.post("/api/learn", dependencies=[rights.writer], **_CHANGE, **_form(_SESSION))
+    @app.post("/api/learn", dependencies=[rights.writer], **CHANGE, **form_of(SESSION))
     async def learn(
         response: Response,
-        form: Annotated[Form, Depends(_uploaded(service, _SESSION, keyed=True))],
+        form: Annotated[Form, Depends(uploaded(service, SESSION, keyed=True))],
     ) -> schemas.JobInfo:
         """Learn one session: new classes, more images of known ones, or both.
 
@@ -235,12 +214,12 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
             return schemas.describe_session(report, *notes).model_dump()
 
         job = service.change("learn", work, form.held.pop_all(), form.asked)
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
-    @app.post("/api/forget", dependencies=[rights.writer], **_CHANGE, **_form(_LABELLED))
+    @app.post("/api/forget", dependencies=[rights.writer], **CHANGE, **form_of(LABELLED))
     async def forget(
         response: Response,
-        form: Annotated[Form, Depends(_uploaded(service, _LABELLED, keyed=True))],
+        form: Annotated[Form, Depends(uploaded(service, LABELLED, keyed=True))],
     ) -> schemas.JobInfo:
         """Take images out again, as if they had never been learned.
 
@@ -251,21 +230,21 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
             return {"n_images": classifier.forget(*form.labelled("images"), progress=progress)}
 
         job = service.change("forget", work, form.held.pop_all(), form.asked)
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
 
 def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what changes classes without any image."""
 
-    @app.post("/api/classes/rename", dependencies=[rights.writer], **_CHANGE)
+    @app.post("/api/classes/rename", dependencies=[rights.writer], **CHANGE)
     async def rename_class(
         renaming: schemas.Renaming,
         response: Response,
-        asked: Annotated[Asked | None, Depends(_asked)],
+        asked: Annotated[Asked | None, Depends(asked_for)],
     ) -> schemas.JobInfo:
         """Give a class another name, or put two classes together."""
         if (known := service.answered(asked)) is not None:
-            return _accepted(service, known, response)
+            return accepted(service, known, response)
         old = service.read_label(str(renaming.old), "the class to rename")
         new = service.read_label(str(renaming.new), "the new name")
         service.require_class(old)
@@ -278,20 +257,20 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
             return {}
 
         job = service.change("rename-class", work, ExitStack(), asked)
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
-    @app.post("/api/classes/forget", dependencies=[rights.writer], **_CHANGE)
+    @app.post("/api/classes/forget", dependencies=[rights.writer], **CHANGE)
     async def forget_class(
         forgetting: schemas.ForgettingClass,
         response: Response,
-        asked: Annotated[Asked | None, Depends(_asked)],
+        asked: Annotated[Asked | None, Depends(asked_for)],
     ) -> schemas.JobInfo:
         """Never answer with a class again; its images are not needed.
 
         The other classes' scores stay the same.
         """
         if (known := service.answered(asked)) is not None:
-            return _accepted(service, known, response)
+            return accepted(service, known, response)
         label = service.read_label(str(forgetting.label), "the class to forget")
         service.require_class(label)
 
@@ -301,17 +280,17 @@ def _add_classes(app: FastAPI, service: Service, rights: Rights) -> None:
             return {}
 
         job = service.change("forget-class", work, ExitStack(), asked)
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
 
 def _add_undo(app: FastAPI, service: Service, rights: Rights) -> None:
     """Add what takes the last change back."""
 
-    @app.post("/api/undo", dependencies=[rights.writer], **_CHANGE)
+    @app.post("/api/undo", dependencies=[rights.writer], **CHANGE)
     async def undo(
         undoing: schemas.Undoing,
         response: Response,
-        asked: Annotated[Asked | None, Depends(_asked)],
+        asked: Annotated[Asked | None, Depends(asked_for)],
     ) -> schemas.JobInfo:
         """Take the last change back, whoever made it; once only.
 
@@ -319,14 +298,14 @@ def _add_undo(app: FastAPI, service: Service, rights: Rights) -> None:
         the change has forgotten.
         """
         if (known := service.answered(asked)) is not None:
-            return _accepted(service, known, response)
+            return accepted(service, known, response)
 
         def work(classifier: ImageClassifier, progress: Progress) -> dict[str, Any]:
             progress("undoing", 0, 1)
             return service.take_back(classifier, undoing.revision)
 
         job = service.change("undo", work, ExitStack(), asked)
-        return _accepted(service, job, response)
+        return accepted(service, job, response)
 
 
 def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
@@ -344,7 +323,12 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
         """How far a job is, and once it has ended, how."""
         return schemas.describe_job(found, service.jobs)
 
-    @app.get("/api/jobs/{id}/events", tags=["jobs"], dependencies=[rights.reader], **_of(_EVENTS))
+    @app.get(
+        "/api/jobs/{id}/events",
+        tags=["jobs"],
+        dependencies=[rights.reader],
+        **of_kind(_EVENTS),
+    )
     async def events(found: Annotated[Job, Depends(find)]) -> StreamingResponse:
         """The same as server-sent events of the type `job`, one for every step until it ends."""
         return StreamingResponse(_events(found, service), media_type=_EVENTS)
@@ -366,64 +350,6 @@ ALL = (
     *(_add_health, _add_model, _add_questions, _add_advice, _add_changes, _add_classes),
     *(_add_undo, _add_jobs),
 )
-
-
-async def _asked(request: Request, key: _Key = None) -> Asked | None:
-    """Return what a request asks for, if it has a key; the dependency of those without a form."""
-    return Asked.under(key, request.url.path, await request.body())
-
-
-def _uploaded(
-    service: Service, fields: dict[str, Any], *, keyed: bool = False, checked: bool = False
-) -> Callable[..., AsyncIterator[Form]]:
-    """Return the dependency that reads, checks and closes a form with these fields."""
-    names = [[name for name in fields if fields[name] is kind] for kind in (_IMAGES, _LABELS)]
-
-    @asynccontextmanager
-    async def read(request: Request, key: str | None) -> AsyncIterator[Form]:
-        request.scope["visvm.body"].allow(service.limits.upload_bytes)
-        form = await read_form(request, service.limits, *names)
-        form.asked = Asked.under(key, request.url.path, form.digest.digest())
-        with form.held:  # empty once a job has taken the images over
-            if (checked or "labels" in fields) and service.answered(form.asked) is None:
-                await request.is_disconnected()  # lets uvicorn read on, and so notice the end
-                await service.check(form)
-                if await request.is_disconnected():  # nobody would see the end of it
-                    fact = "The client disconnected before the upload was accepted."
-                    raise RefusedError(400, f"{fact} Send it again.", code="client-disconnected")
-            yield form
-
-    async def question(request: Request) -> AsyncIterator[Form]:
-        async with read(request, None) as form:
-            yield form
-
-    async def change(request: Request, key: _Key = None) -> AsyncIterator[Form]:
-        async with read(request, key) as form:
-            yield form
-
-    return change if keyed else question
-
-
-def _form(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return what a route says that takes a form."""
-    schema = {
-        "type": "object",
-        "properties": fields,
-        "required": [name for name in fields if not name.startswith("test_")],
-        "additionalProperties": False,
-    }
-    content = {"multipart/form-data": {"schema": schema}}
-    return {"openapi_extra": {"requestBody": {"required": True, "content": content}}}
-
-
-def _of(kind: str) -> dict[str, Any]:
-    """Return what a route says whose answer is not JSON."""
-    return {"response_class": Response, "responses": {200: {"content": {kind: {}}}}}
-
-
-def _accepted(service: Service, job: Job, response: Response) -> schemas.JobInfo:
-    response.headers["Location"] = f"/api/jobs/{job.id}"
-    return schemas.describe_job(job, service.jobs)
 
 
 async def _events(job: Job, service: Service) -> AsyncIterator[str]:

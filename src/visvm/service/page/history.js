@@ -35,9 +35,9 @@ const eventItem = ({ at, said }) => h('li', { testid: 'history-event' },
 
 /** Sessions and other changes, the first one first. */
 function items() {
-  const all = [...sessions.map((each, i) => ({ place: i, made: item(each) })),
-    ...events.map((each) => ({ place: each.after_session - 0.5, made: eventItem(each) }))];
-  return all.sort((a, b) => a.place - b.place).map(({ made }) => made);
+  const all = [...sessions.map((each) => ({ at: Date.parse(each.learned_at), made: item(each) })),
+    ...events.map((each) => ({ at: Date.parse(each.at), made: eventItem(each) }))];
+  return all.sort((a, b) => a.at - b.at).map(({ made }) => made);
 }
 
 async function undo() {
