@@ -88,7 +88,7 @@ def _result_commands() -> Iterator[Command]:
             file.write(b'{"run":{"dataset":"cub')
 
     def report(*figures: str) -> None:
-        report_file._make_files = lambda _: _pages(figures)
+        report_file._make_files = lambda *_: _pages(figures)
         bench.report(RESULTS, quiet=True)
 
     def reported() -> None:
