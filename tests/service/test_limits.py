@@ -82,13 +82,16 @@ def slow(taught, encoder, tmp_path):
         held.gate.set()
 
 
-def test_evaluations_leave_room_for_changes(slow, place):
+@pytest.mark.parametrize("first", ["evaluate", "check", "suggest"])
+def test_questions_of_all_kinds_together_leave_room_for_changes(slow, place, first):
     contents = photos(place / "test")[0][:2]
+    labels = {"evaluate": ["red"], "check": ["red"], "suggest": []}
     jobs = [slow.upload("/api/learn", contents, ["y"])]
     assert slow.begun.wait(10)
-    jobs += [slow.upload("/api/evaluate", contents, ["red"])]
-    refused = slow.upload("/api/evaluate", contents, ["red"])
-    problem(refused, 503, "jobs-too-many", "1 evaluations")
+    jobs += [slow.upload(f"/api/{first}", contents, labels[first])]
+    for kind, given in labels.items():
+        refused = slow.upload(f"/api/{kind}", contents, given)
+        problem(refused, 503, "jobs-too-many", "1 questions")
     jobs += [slow.upload("/api/learn", contents, ["y"])]
     slow.gate.set()
     assert [slow.end(job)["state"] for job in jobs] == ["done"] * 3
