@@ -16,7 +16,11 @@ import numpy as np
 from visvm.head.products import Array, Indices
 
 ALIKE = 0.95
-"""Samples whose features have at least this cosine are near-duplicates."""
+"""Samples whose features have at least this cosine are near-duplicates.
+
+``likeness_of`` (``doubts.py``) cannot say so here: it centres the features and asks how close a
+class is, and these samples have no labels and may be a batch of one picture alone.
+"""
 
 
 def first_choices(covariance: Array, doubts: Array, features: Array, n: int) -> Indices:
