@@ -135,6 +135,27 @@ def test_sums_that_are_sent_are_the_same_and_a_matrix_goes_by_half(n_features):
         assert len(sent) < 8 * (0.6 * n_features**2 + 10 * n_features) + 2000
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        pickle.dumps,
+        Statistics.digest,
+        lambda sums: sums.gram,
+        lambda sums: sums.add(*make_stream(n=3, d=4)),
+        lambda sums: sums.merge(copy.deepcopy(sums)),
+        lambda sums: Statistics(4).merge(sums),
+        lambda sums: sums.scatter.factored(2.0).__enter__(),
+    ],
+)
+def test_nothing_takes_the_diagonal_of_a_factor_for_that_of_the_matrix(use):
+    sums = Statistics(4)
+    sums.add(*make_stream(n=30, d=4))
+    before = sums.gram
+    with sums.scatter.factored(1.0), pytest.raises(AssertionError):
+        use(sums)
+    np.testing.assert_array_equal(sums.gram, before)
+
+
 @pytest.mark.parametrize("n_features", [3, 60])
 def test_merging_leaves_the_other_as_it_was(n_features):
     generator, others = np.random.default_rng(0), []

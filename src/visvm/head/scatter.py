@@ -54,7 +54,6 @@ class DenseScatter:
     Attributes
     ----------
     matrix : array of shape (D, D)
-        Of which the lower triangle counts.
     cross : array of shape (D, C)
         Σ (φ - mean)(t - mean of t)ᵀ over the one-hot targets t. Class sums and mean would give
         it too, without its last digits.
@@ -63,20 +62,30 @@ class DenseScatter:
     n_rows = 0  # there is no factor
 
     def __init__(self, matrix: Array, cross: Array) -> None:
-        self.matrix = matrix
+        self._matrix = matrix
         self.cross = cross
         self._held: ShiftedCholesky | None = None  # within a block of ``factored``
 
+    @property
+    def matrix(self) -> Array:
+        """The lower triangle counts; not for use while a factor is held, whose diagonal it has."""
+        assert self._held is None, "its diagonal is that of a factor"
+        return self._matrix
+
     def copy(self) -> "DenseScatter":
         """Return an independent copy."""
-        matrix = self.matrix.copy(order="F")
+        matrix = self._matrix.copy(order="F")
         matrix[np.diag_indices(len(matrix))] = self._diagonal
         return DenseScatter(matrix, self.cross.copy())
+
+    def shared(self) -> "DenseScatter":
+        """Return one that shares the matrix, with columns that can be reordered."""
+        return DenseScatter(self.matrix, self.cross)
 
     @property
     def _diagonal(self) -> Array:
         """The diagonal, (D,), also where a factor is in the matrix's upper triangle."""
-        return self.matrix.diagonal() if self._held is None else self._held.kept
+        return self._matrix.diagonal() if self._held is None else self._held.kept
 
     @contextmanager
     def factored(self, shift: float) -> Iterator[ShiftedCholesky]:
@@ -96,7 +105,7 @@ class DenseScatter:
         return len(self.matrix), packed(self.matrix), self.cross
 
     def __setstate__(self, state: tuple[int, Array, Array]) -> None:
-        self.matrix, self.cross = unpacked(state[1], state[0]), state[2]
+        self._matrix, self.cross = unpacked(state[1], state[0]), state[2]
         self._held = None
 
     def add(self, rows: Array, targets: Array) -> None:
@@ -106,12 +115,14 @@ class DenseScatter:
 
     def merge(self, other: "DenseScatter") -> None:
         """Add the sums of other samples, without the difference between the means."""
-        self.matrix += other.matrix
+        matrix = self.matrix
+        matrix += other.matrix
         self.cross += other.cross
 
     def unmerge(self, other: "DenseScatter") -> None:
         """Take away the sums of other samples, without the difference between the means."""
-        self.matrix -= other.matrix
+        matrix = self.matrix
+        matrix -= other.matrix
         self.cross -= other.cross
 
     def subtract(self, rows: Array, targets: Array, scale: float) -> None:  # noqa: ARG002
@@ -224,6 +235,8 @@ class ThinScatter:
         twin.blocks, twin.targets = list(self.blocks), self.targets
         twin._factor, twin._factored_rows = self._factor, self._factored_rows
         return twin
+
+    shared = copy
 
     def add(self, rows: Array, targets: Array) -> None:
         """Add the difference rows of a batch, (n, D), with their targets, (n, C), and keep both."""

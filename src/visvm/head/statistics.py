@@ -127,10 +127,7 @@ class Statistics:
 
     def copy(self) -> "Statistics":
         """Return a copy that can be changed without changing this one."""
-        twin = self._twin()
-        if isinstance(self.scatter, DenseScatter):
-            twin.scatter = self.scatter.copy()
-        return twin
+        return self._twin(self.scatter.copy())
 
     def reserve(self, n_new: int) -> None:
         """Take the form in which `n_new` more rows are best added; the sums stay the same."""
@@ -176,7 +173,7 @@ class Statistics:
         if not len(other.classes):
             return
         joined = np.union1d(self.classes, other.classes) if len(self.classes) else other.classes
-        twin = other._twin()  # with the columns of both
+        twin = other._twin(other.scatter.shared())  # with the columns of both
         twin._set_classes(joined)
         self._set_classes(joined)
         mine, theirs = self._moments(self.class_sums), twin._moments(twin.class_sums)
@@ -247,7 +244,7 @@ class Statistics:
         if not len(other.classes):
             return
         self._require_counts(other.classes, other.class_counts)
-        twin, scale = other._twin(), self.square_sum()
+        twin, scale = other._twin(other.scatter.shared()), self.square_sum()
         twin._set_classes(self.classes)
         left, gone = self._left(twin.class_sums, np.abs(other.class_sums).max())
         rest, theirs = self._moments(left), twin._moments(twin.class_sums)
@@ -271,7 +268,7 @@ class Statistics:
 
         Classes that get one name become one. A dense matrix is shared.
         """
-        twin = self._twin()
+        twin = self._twin(self.scatter.shared())
         twin.classes, places = np.unique(classes, return_inverse=True)
         twin.class_sums = reordered(twin.class_sums, len(twin.classes), places)
         twin.scatter.reorder(len(twin.classes), places)
@@ -298,15 +295,10 @@ class Statistics:
         else:
             self._set_classes(self.classes[~gone])
 
-    def _twin(self) -> "Statistics":
-        """Return the same sums with columns of their own; a dense matrix is shared."""
-        twin, scatter = Statistics(self.n_features), self.scatter
-        twin.classes, twin.class_sums = self.classes, self.class_sums
-        twin.scatter = (
-            DenseScatter(scatter.matrix, scatter.cross)
-            if isinstance(scatter, DenseScatter)
-            else scatter.copy()
-        )
+    def _twin(self, scatter: ThinScatter | DenseScatter) -> "Statistics":
+        """Return the same sums, with columns of their own, over this scatter."""
+        twin = Statistics(self.n_features)
+        twin.classes, twin.class_sums, twin.scatter = self.classes, self.class_sums, scatter
         return twin
 
     def _set_classes(self, classes: NDArray[np.generic]) -> None:
