@@ -7,9 +7,11 @@ BIN := .venv/bin
 demo: .venv/core
 	$(BIN)/visvm demo
 
-# One worker a core, each with one thread for linear algebra: two that take two each would get in each other's way.
+# Each worker has one thread for linear algebra: two that take two each would get in each other's way. One more than there are
+# cores, as the tests of browsers, services and Ray wait for others half of their time.
 # Compiled files are kept, whatever the environment says: the tests start many processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 test: .venv/dev browser
 	$(PYTEST)

@@ -108,12 +108,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the sums of some photos show: their hull, class sums, (D + 1, C), and cross moment.
+    """What the sums of n photos show: n, their hull, class sums, (D + 1, C), and cross moment.
 
     The cross moment, (D, C), is that of features and one-hot targets about their means; `shares`,
     (C,), are the means of the targets.
     """
 
+    n_photos: int
     hull: Hull
     class_sums: Array
     cross: Array
@@ -130,7 +131,8 @@ class Seen:
             basis, triangle = vectors[:, real], np.diag(np.sqrt(values[real]))
         cross = sums.class_sums[:-1] - sums.mean[:, None] * sums.class_counts
         hull = Hull(sums.mean, basis, triangle, sums.n_samples)
-        return cls(hull, sums.class_sums, cross, sums.class_counts / sums.n_samples)
+        shares = sums.class_counts / sums.n_samples
+        return cls(round(sums.n_samples), hull, sums.class_sums, cross, shares)
 
     @classmethod
     def of_last_block(cls, sums: Statistics) -> "Seen":
@@ -143,14 +145,14 @@ class Seen:
         own = np.square(targets).sum(axis=0) > 0.5  # other classes are in one row, and hardly
         hull = Hull(sums.mean, *np.linalg.qr(rows.T), sums.n_samples)
         shares = sums.class_counts[own] / sums.n_samples
-        return cls(hull, sums.class_sums[:, own], rows.T @ targets[:, own], shares)
+        return cls(len(rows), hull, sums.class_sums[:, own], rows.T @ targets[:, own], shares)
 
 
 class _Search:
     """One search for the photos of a hull; a subclass says how candidates are made."""
 
     def __init__(self, seen: Seen, matrix: Array, seed: int = 0) -> None:
-        self.hull, self.matrix = seen.hull, matrix
+        self.hull, self.matrix, self._n_wanted = seen.hull, matrix, seen.n_photos
         self.generator = np.random.default_rng(seed)
         self.class_sums = seen.class_sums.copy()  # of what is not found yet
         self._shares, self._cross = seen.shares, seen.hull.basis.T @ seen.cross
@@ -175,8 +177,7 @@ class _Search:
     def run(self, budget: float) -> Found:
         """Search for so many CPU seconds, or until nothing is left."""
         begin, n_tries, found = time.process_time(), 0, []
-        n_wanted = round(self.class_sums[-1].sum())
-        while len(found) < n_wanted and time.process_time() - begin < budget:
+        while len(found) < self._n_wanted and time.process_time() - begin < budget:
             fused, n_tries = self.candidate(), n_tries + 1
             if fused is None:
                 continue
