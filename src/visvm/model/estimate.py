@@ -56,7 +56,7 @@ def estimate_notes(estimate: SessionEstimate | None) -> list[str]:
     Examples
     --------
     >>> worst = (ClassEstimate("wren", 4, 0.5),)
-    >>> print(*estimate_notes(SessionEstimate(40, 0.9, worst, n_wrong=1)), sep="\\n")
+    >>> print(*estimate_notes(SessionEstimate(40, 0.9, worst, n_wrong=1)), sep="\n")
     Estimated accuracy among all classes known: 90.0 %, by 40 photos, each left out in turn.
     Worst: wren 50 %.
     1 of 40 photos looks mislabelled; a check names it.
