@@ -78,6 +78,11 @@ class ModelHolder:
         twin.model_ = copy.deepcopy(self.model_, memo)
         return twin
 
+    @property
+    def known_model(self) -> Model:
+        """The model, which knows a class; one that knows none is refused."""
+        return self._known()
+
     def _settled(self) -> Model:
         """Return the model, once there is one."""
         if self.model_ is None:

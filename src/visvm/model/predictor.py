@@ -4,9 +4,7 @@
 """
 
 import copy
-import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,9 +27,8 @@ from visvm.head.calibration import probabilities
 from visvm.head.familiarity import UNKNOWN
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
-from visvm.model import changes
 from visvm.model import file as model_file
-from visvm.model.holder import ModelHolder
+from visvm.model.exporter import Exporter
 from visvm.model.levels import SURE
 from visvm.model.results import Prediction
 from visvm.model.state import Model, check_how
@@ -39,10 +36,9 @@ from visvm.progress import Progress, silent, watched
 
 if TYPE_CHECKING:
     from visvm.head.estimators import VisClassifier
-    from visvm.model.portable.writing import Written
 
 
-class ImagePredictor(ModelHolder):
+class ImagePredictor(Exporter):
     """Encodes images and says what they show; ``load`` reads its model from a file.
 
     Parameters
@@ -124,6 +120,16 @@ class ImagePredictor(ModelHolder):
         return cls.of(model, encoder=encoder, cache=cache, memory_limit=memory_limit)
 
     @classmethod
+    def from_pretrained(cls, name: str | Path, **options: Any) -> Self:
+        """Read what ``save_pretrained`` wrote: a folder, or a name on the hub (owner/model).
+
+        The other parameters are those of ``load``. The hub needs the extra ``hub``.
+        """
+        from visvm.model.sharing import folder_file
+
+        return cls.load(folder_file(name), **options)
+
+    @classmethod
     def of(
         cls,
         model: Model,
@@ -142,110 +148,6 @@ class ImagePredictor(ModelHolder):
         if made._encoder is not None:
             made._check_encoder(made._encoder)
         return made
-
-    def save(self, path: str | Path, *, undo: bool = True) -> None:
-        """Write the model to a file; an old one stays until the new one is whole.
-
-        With `undo` the old one is kept beside it until the next change, with all that was forgotten
-        since, so that ``ImageClassifier.undo`` can take the change back.
-        """
-        model = self._placed()
-        if model.sums_on_disk:
-            raise ModelFileError(
-                "This model was loaded for predicting, without its sums. Load it whole to save it, "
-                "or export it.",
-                code="sums-missing",
-            )
-        model_file.write(Path(path), model, keep=undo)
-
-    def export(self, path: str | Path) -> None:
-        """Write only what predicting needs: no sums, so it cannot learn, merge or forget."""
-        self._known()
-        model_file.write(Path(path), changes.for_prediction(self._placed()))
-
-    def export_for_site(self, path: str | Path) -> str:
-        """Write what another site needs to learn for this model; return the id of the site.
-
-        That is the encoder's name, mixer, map, λ and blocks; no class, sum or session is in it.
-        """
-        site = secrets.token_hex(8)
-        model_file.write(Path(path), changes.for_site(self._placed(), site))
-        return site
-
-    def export_onnx(
-        self,
-        path: str | Path,
-        *,
-        precision: str = "float32",
-        pixels: str = "uint8",
-        top: int = 5,
-        head_only: bool = False,
-        replaces: bool = True,
-    ) -> "Written":
-        """Write one ONNX graph, from photos to answers, that runs without visvm.
-
-        Parameters
-        ----------
-        path : path
-            A name that ends in .onnx.
-        precision : "float32", "float16" or "int8"
-            In which its weights are stored.
-        pixels : "uint8" or "float32"
-            What it takes: grey levels 0…255, or numbers 0…1.
-        top : int, default=5
-            How many classes it names.
-        head_only : bool, default=False
-            Take layer features instead of photos, as of an encoder that has no ONNX graph.
-        replaces : bool, default=True
-            Whether another file of this name may be replaced.
-        """
-        from visvm.model.portable.graph import PortableOptions
-        from visvm.model.portable.writing import check_name, write_onnx
-
-        options = PortableOptions(precision, pixels, top, head_only)
-        check_name(Path(path))
-        model = self._known()
-        encoder = None if head_only else self.load_encoder()
-        return write_onnx(Path(path), model, encoder, options, replaces=replaces)
-
-    def export_web(
-        self,
-        folder: str | Path,
-        *,
-        precision: str = "int8",
-        top: int = 5,
-        runtime: str | Path | None = None,
-        replaces: bool = True,
-        progress: Progress = silent,
-    ) -> "Written":
-        """Write a folder for any web server: a page that asks the model in the browser.
-
-        Parameters
-        ----------
-        folder : path
-        precision, top, replaces
-            As in ``export_onnx``.
-        runtime : path, optional
-            The npm package onnxruntime-web, as 'npm pack' writes it; fetched by npm by default.
-        """
-        from visvm.model.portable.graph import PortableOptions
-        from visvm.model.portable.runtime import load_runtime
-        from visvm.model.portable.web import write_web
-
-        options, model = PortableOptions(precision, top=top), self._known()
-        encoder = self.load_encoder(progress)
-        shown = load_runtime(progress, None if runtime is None else Path(runtime))
-        return write_web(Path(folder), model, encoder, options, shown, replaces=replaces)
-
-    def has_exported(self, path: str | Path, *, for_site: bool = False) -> bool:
-        """Whether a file is what ``export`` would write, or ``export_for_site`` under its id."""
-        model, path = self._placed(), Path(path)
-        with suppress(ModelFileError):  # no such file, or another
-            parts = changes.for_prediction(model)
-            if for_site:
-                parts = changes.for_site(model, model_file.read_header(path).site or "")
-            return model_file.holds(path, parts)
-        return False
 
     # The head
 
@@ -418,12 +320,3 @@ class ImagePredictor(ModelHolder):
     def scores(self, features: LayerFeatures) -> Array:
         """Return the scores of ``classes_``, (n, C), for layer features, (n, width)."""
         return self._known().scores(features)
-
-    # Parts
-
-    def _placed(self) -> Model:
-        """Return the model with the name that its encoder has here, as its file is to have it."""
-        model = self._settled()
-        if model.sums_on_disk:
-            return model
-        return replace(model, encoder=replace(model.encoder, name=self.encoder_name))

@@ -1,0 +1,49 @@
+"""The command that says what a model is, for those who get it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visvm.cli.options import ModelPath, Quiet, Where, home
+from visvm.errors import ModelFileError
+
+
+def card(
+    model: ModelPath,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Measure accuracy and confusions on these photos, one sub-folder per class; by "
+            "default the card says what the last session was tested with.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the card to this file.", callback=home),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    encoder: Where = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a model card: Markdown, as model hubs show it."""
+    from visvm.cli.terminal import out, progress_bars
+    from visvm.files import replacing
+    from visvm.image_classifier import ImageClassifier
+    from visvm.model.card import card as card_of
+
+    if output is not None and output.exists() and not force:
+        advice = f"{output} already exists. Choose another name, or replace it with --force."
+        raise ModelFileError(advice, code="file-exists")
+    classifier = ImageClassifier.load(model, encoder=encoder, for_prediction=True)
+    evaluation = None
+    if test is not None:
+        with progress_bars(quiet) as progress:
+            evaluation = classifier.evaluate(test, progress=progress)
+    text = card_of(classifier.known_model, model.stem, evaluation)
+    if output is None:
+        out().print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        return
+    with replacing(output) as file:
+        file.write(text.encode())

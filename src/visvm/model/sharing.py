@@ -1,0 +1,57 @@
+"""A folder as model hubs have it: the model's file, and its card."""
+
+from pathlib import Path
+
+from visvm.errors import EncoderError, ModelFileError, shown
+from visvm.files import make_folder, replacing
+from visvm.model.card import card
+from visvm.model.file import write
+from visvm.model.results import Evaluation
+from visvm.model.state import Model
+
+MODEL, CARD = "model.visvm", "README.md"
+
+
+def save_folder(folder: Path, model: Model, evaluation: Evaluation | None) -> None:
+    """Write the model's file and its card into a folder, which is made where there is none."""
+    text = card(model, folder.resolve().name, evaluation)
+    try:
+        make_folder(folder)
+        with replacing(folder / CARD) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise ModelFileError(
+            f"{shown(folder)} cannot be written: {' '.join(str(error).split())}. "
+            "Make room, or choose another place.",
+            code="file-unwritable",
+        ) from error
+    write(folder / MODEL, model)
+
+
+def folder_file(name: str | Path) -> Path:
+    """Return the model's file in a folder, or in one that a hub has under this name."""
+    folder = Path(name)
+    if folder.is_dir():
+        return folder / MODEL
+    if str(name).count("/") != 1 or folder.is_absolute():
+        raise ModelFileError(
+            f"There is no folder {shown(name)}. Give one that save_pretrained has written, or a "
+            "name on the hub (owner/model).",
+            code="file-missing",
+        )
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise EncoderError(
+            "Models on the hub need the package huggingface_hub. "
+            "Install it with: pip install 'visvm[hub]'",
+            code="package-missing",
+        ) from error
+    try:
+        return Path(huggingface_hub.hf_hub_download(str(name), MODEL))
+    except (OSError, ValueError) as error:  # as most of its own are
+        raise ModelFileError(
+            f"{shown(name)} cannot be had from the hub ({' '.join(str(error).split())[:200]}). "
+            "Correct the name, check the network, or download its folder yourself.",
+            code="hub-unreachable",
+        ) from error

@@ -1,0 +1,81 @@
+"""A card says what a model is, and a folder as hubs have it is read again."""
+
+import json
+import re
+
+import pytest
+
+from tests import tiny
+from tests.refusals import refused
+from visvm import ImageClassifier
+from visvm.errors import ModelFileError
+from visvm.model.card import card
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("card")
+    return folder, tiny.write_model(folder)
+
+
+def test_the_card_says_what_the_model_is(place):
+    folder, model = place
+    text = card(model.model_, "a|b", model.evaluate(folder / "photos"))
+    front = text.split("---\n")[1]
+    assert "license: other\n" in front
+    assert json.loads(re.search("tags: (.*)", front)[1])[0] == "visvm"
+    assert "# a\\|b\n" in text
+    assert "| red | 2 |" in text
+    accuracy = model.evaluate(folder / "photos").accuracy
+    assert f"{100 * accuracy:.1f} % of 6 test images" in text
+    assert str(folder) not in text
+    assert model.load_encoder().digest in text
+
+
+def test_without_a_test_it_says_so_and_with_a_tested_session_that(place):
+    folder, _ = place
+    model = ImageClassifier(str(folder / "tiny.onnx"), 20, cache=False, layers=(3,), ridge=1.0)
+    model.learn(folder / "photos")
+    assert "Not measured" in card(model.model_, "m")
+    model.learn(folder / "photos", test=folder / "photos")
+    assert "measured after session 2" in card(model.model_, "m")
+
+
+def test_a_folder_of_a_hub_is_read_again_without_sums(place, tmp_path):
+    folder, model = place
+    model.save_pretrained(tmp_path / "birds")
+    assert sorted(each.name for each in (tmp_path / "birds").iterdir()) == [
+        "README.md",
+        "model.visvm",
+    ]
+    again = ImageClassifier.from_pretrained(tmp_path / "birds", cache=False)
+    photos = sorted((folder / "photos").rglob("*.png"))
+    assert again.predict(photos) == model.predict(photos)
+    assert not again.can_learn
+    model.save_pretrained(tmp_path / "birds", sums=True)
+    assert ImageClassifier.from_pretrained(tmp_path / "birds", cache=False).can_learn
+
+
+def test_what_is_not_there_is_refused(tmp_path, monkeypatch):
+    with refused("file-missing", ModelFileError):
+        ImageClassifier.from_pretrained(tmp_path / "none")
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", offline)
+    with refused("hub-unreachable", ModelFileError):
+        ImageClassifier.from_pretrained("owner/model")
+
+
+def offline(*_):
+    raise ConnectionError("no network")
+
+
+def test_the_command(visvm, place, tmp_path, monkeypatch):
+    folder, _ = place
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
+    code, out, err = visvm("card", folder / "m.visvm", "--test", folder / "photos", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.startswith("---\nlicense: other\n")
+    path = tmp_path / "card.md"
+    assert visvm("card", folder / "m.visvm", "--out", path)[0] == 0
+    assert "Not measured" in path.read_text()
+    assert visvm("card", folder / "m.visvm", "--out", path).error_code == "file-exists"
+    assert visvm("card", folder / "m.visvm", "--out", path, "--force")[0] == 0
