@@ -128,15 +128,24 @@ def test_the_example(exported, served, browser):
 def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
     folder, model = exported
     assert model.export_web(folder / "site").already_done
-    assert model.export_web(folder / "site", top=2).already_done is False
-    assert model.export_web(folder / "site").already_done is False
+    assert model.export_web(folder / "site", top=2, replaces=True).already_done is False
+    (folder / "site").rename(folder / ".site.old")  # as a kill between two names leaves it
+    assert model.export_web(folder / "site", replaces=True).already_done is False
+    assert not (folder / ".site.old").exists()
     with refused("file-exists", ModelFileError):
         model.export_web(folder / "site", top=1, replaces=False)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with refused("folder-foreign", ModelFileError):
-        model.export_web(tmp_path / "mine")
-    assert [each.name for each in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+        model.export_web(tmp_path / "mine", replaces=True)
+    (tmp_path / "mine/model.json").write_text("{}")
+    with refused("folder-foreign", ModelFileError):
+        model.export_web(tmp_path / "mine", replaces=True)
+    assert len(list((tmp_path / "mine").iterdir())) == 2
+    (folder / "site/mine.html").write_text("a page of one's own")
+    with refused("folder-foreign", ModelFileError):
+        model.export_web(folder / "site", top=1, replaces=True)
+    (folder / "site/mine.html").unlink()
 
 
 def test_a_full_disk_leaves_nothing(exported, packed, tmp_path, monkeypatch):

@@ -107,7 +107,7 @@ class Exporter(ModelHolder):
         precision: str = "int8",
         top: int = 5,
         runtime: str | Path | None = None,
-        replaces: bool = True,
+        replaces: bool = False,
         progress: Progress = silent,
     ) -> "Written":
         """Write a folder for any web server: a page that asks the model in the browser.
@@ -115,8 +115,10 @@ class Exporter(ModelHolder):
         Parameters
         ----------
         folder : path
-        precision, top, replaces
+        precision, top
             As in ``export_onnx``.
+        replaces : bool, default=False
+            Whether a folder that this has written, and nobody has added to, may be replaced.
         runtime : path, optional
             The npm package onnxruntime-web, as 'npm pack' writes it; fetched by npm by default.
         """

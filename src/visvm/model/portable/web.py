@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +19,7 @@ from visvm.model.portable.runtime import MODULE, WASM, Runtime
 from visvm.model.portable.writing import Written, made_content
 from visvm.model.state import Model
 
-_ABOUT = "model.json"
+_ABOUT, _MARK = "model.json", "visvm export --web"
 _MODEL, _WASM = "model.onnx", f"{WASM}.gz"
 _MANIFEST = {
     "name": "What is it?",
@@ -35,7 +36,7 @@ def write_web(
     options: PortableOptions,
     runtime: Runtime,
     *,
-    replaces: bool = True,
+    replaces: bool = False,
 ) -> Written:
     """Write the folder, all of it or nothing.
 
@@ -49,14 +50,17 @@ def write_web(
     options : PortableOptions
     runtime : Runtime
     replaces : bool
-        Whether a folder that this has written may be replaced.
+        Whether a folder that this has written, and nobody has added to, may be replaced.
     """
+    folder = Path(os.path.abspath(folder))  # that "." has a name
     content, made = made_content(model, encoder, options)
     files = {_MODEL: content, MODULE: runtime.module, _WASM: runtime.wasm}
     page = resources.files("visvm.model.portable") / "page"
     files |= {each.name: each.read_bytes() for each in page.iterdir() if each.is_file()}
     files["manifest.webmanifest"] = json.dumps(_MANIFEST, indent=1).encode()
     about = {
+        "made_by": _MARK,
+        "names": sorted([*files, _ABOUT]),
         "labels": model.classes.tolist(),
         "unknown": UNKNOWN,
         "digest": _digest(files),
@@ -65,6 +69,7 @@ def write_web(
     }
     files[_ABOUT] = json.dumps(about, ensure_ascii=False).encode()
     with locked(folder.with_name(f"{folder.name}.web")):  # no folder, as locks are of files
+        _put_back(folder)
         same = _holds(folder, files)
         if not same:
             _require_free(folder, replaces)
@@ -96,17 +101,26 @@ def _require_free(folder: Path, replaces: bool) -> None:
             f"{shown(folder)} already exists. Choose another name, or replace it with --force.",
             code="file-exists",
         )
-    if not (folder / _ABOUT).is_file():
+    if not _is_ours(folder):
         raise ModelFileError(
-            f"{shown(folder)} is not a folder that 'visvm export --web' has written, so it is not "
-            "replaced. Choose another name.",
+            f"{shown(folder)} holds other files than 'visvm export --web' has written, so it is "
+            "not replaced. Choose another name.",
             code="folder-foreign",
         )
 
 
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is of this, and has nothing else in it."""
+    with suppress(OSError, ValueError):
+        said = json.loads((folder / _ABOUT).read_bytes())
+        names = {each.name for each in folder.iterdir()}
+        return isinstance(said, dict) and said.get("made_by") == _MARK and names <= {*said["names"]}
+    return False
+
+
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files to a new folder, which takes its place when it is whole."""
-    part = folder.with_name(f".{folder.name}.part")
+    part, old = (folder.with_name(f".{folder.name}.{kind}") for kind in ("part", "old"))
     try:
         shutil.rmtree(part, ignore_errors=True)  # what a kill has left
         part.mkdir()
@@ -115,9 +129,14 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
                 file.write(content)
         flush_folder(part)
         if folder.exists():
-            shutil.rmtree(folder)
-        part.rename(folder)
+            folder.rename(old)
+        try:
+            part.rename(folder)
+        except OSError:
+            _put_back(folder)
+            raise
         flush_folder(folder.parent)
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ModelFileError(
@@ -125,3 +144,12 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             "Make room, or choose another place.",
             code="file-unwritable",
         ) from error
+
+
+def _put_back(folder: Path) -> None:
+    """Give an old folder its place again, where a kill came between two names."""
+    old = folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    elif _is_ours(old):
+        shutil.rmtree(old, ignore_errors=True)

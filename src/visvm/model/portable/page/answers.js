@@ -9,7 +9,7 @@
 
 /** @returns {Promise<About>} */
 export async function about() {
-  return (await fetch("model.json")).json();
+  return (await fetch("model.json", { cache: "no-cache" })).json();
 }
 
 /**
@@ -27,7 +27,7 @@ async function fetched(url, cacheName, more) {
     more(blob.size);
     return blob;
   }
-  const response = await fetch(url);
+  const response = await fetch(url, { cache: "no-cache" });
   if (!response.ok || !response.body) throw new Error(`${url} is missing on the server.`);
   const reader = response.body.getReader();
   /** @type {Uint8Array<ArrayBuffer>[]} */
