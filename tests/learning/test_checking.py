@@ -54,6 +54,34 @@ def test_planted_faults_are_found(photos, encoder):
     assert [(each.label, each.n) for each in check.few] == [("odd", 1)]
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_wrong_labels_are_found_where_every_photo_is_there_twice(photos, encoder, tmp_path, known):
+    (photos / "red" / "0-3.png").rename(photos / "green" / "wrong.png")
+    (photos / "blue" / "0-4.png").rename(photos / "red" / "wrong.png")
+    for path in sorted(photos.rglob("*.png")):
+        path.with_name(f"{path.stem} copy.png").write_bytes(path.read_bytes())
+    model = ImageClassifier(encoder, **OPTIONS)
+    if known:
+        model.learn(tiny.write_photos(tmp_path / "others", n=30, seed=3))
+    assert sorted(names(model.check(photos).wrong)) == [
+        ["green", "wrong copy.png"],
+        ["green", "wrong.png"],
+        ["red", "wrong copy.png"],
+        ["red", "wrong.png"],
+    ]
+
+
+def test_a_class_of_copies_takes_nothing_from_what_is_sure(photos, encoder):
+    (photos / "red" / "0-3.png").rename(photos / "green" / "wrong.png")
+    model = ImageClassifier(encoder, **OPTIONS)
+    before = model.check(photos).wrong[0].confidence
+    for label in ("odd", "even"):  # under two labels, so neither class can be learned
+        (photos / label).mkdir()
+        for number in range(4):
+            Image.new("RGB", (20, 20), (230, 220, 30)).save(photos / label / f"{number}.png")
+    assert model.check(photos).wrong[0].confidence == pytest.approx(before, abs=1e-9)
+
+
 def test_nearly_the_same_picture_and_one_unlike_all(photos, encoder):
     picture = Image.open(photos / "red" / "0-0.png")
     picture.resize((52, 40)).save(photos / "red" / "larger.jpg", quality=95)
@@ -89,6 +117,15 @@ def test_photos_learned_already_are_left_out_in_turn(photos, encoder):
     assert names(model.check(photos).wrong) == [["green", "wrong.png"]]
     model.learn(photos)  # now both copies say that it is green, and only one is left out
     assert names(model.check(photos).wrong) == []
+
+
+def test_photos_whose_class_was_renamed_meanwhile_are_checked(photos, encoder):
+    (photos / "red" / "0-3.png").rename(photos / "green" / "wrong.png")
+    model = ImageClassifier(encoder, **OPTIONS)
+    model.learn(photos)
+    model.rename_class("blue", "navy")
+    found = {(each.label, each.suggested) for each in model.check(photos).mislabelled}
+    assert found == {("green", "red"), ("blue", "navy")}
 
 
 def test_views_are_left_out_together(photos, encoder):

@@ -19,13 +19,13 @@ from visvm.head.products import Array, Indices
 # Of nearly the same picture are features about their mean whose cosine is so large, and which are
 # so much closer than samples of their classes are to one another: benchmarks/CHECK.md.
 _ALIKE, _CLOSER = 0.85, 0.2
-_NEAREST = 3  # samples by which it is told whether one is unlike all others
+_NEAREST = 3  # samples that decide whether one is unlike all others
 _FAR, _LEAST_DEVIATION = 3.5, 0.05
 _SHRINKAGE = 0.9  # towards the same scatter in every direction: benchmarks/CHECK.md
 _LEAST_SCATTER = 1e-12
 _UNIT = 4.0  # of affinities, so that those of most images lie on the grid of calibration
 _ROWS = 1024  # compared with all others at once
-_MOST_OF_A_CLASS = 200  # by which it is told how close samples of a class are
+_MOST_OF_A_CLASS = 200  # that are compared to find how close samples of a class are
 
 
 CONFIDENT: Final = 0.99
@@ -68,7 +68,7 @@ def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) ->
     targets : array of shape (n,)
         Columns of the samples' own classes.
     measured : array of shape (49,), optional
-        Log-likelihoods of other samples, by which the confidence is told as well.
+        Log-likelihoods of other samples, which count for the confidence as well.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def unlearned_affinities(
     squares[rows, columns], along[np.arange(len(rows)), columns] = more**2 * size, more * size
     lost = part * more / np.maximum(1.0 - part * more * size, 1e-9)
     squares[rows] += lost[:, None] * np.square(along)
-    usual = float(squares[np.arange(len(X)), targets].mean())
+    usual = float(squares[np.flatnonzero(learned), own].mean())
     return np.asarray(-_UNIT * squares / max(usual, _LEAST_SCATTER))
 
 

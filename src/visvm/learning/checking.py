@@ -142,49 +142,61 @@ class _Found:
         """Return the photos whose label loses, the surest first."""
         if not self.photos:
             return ()
-        # a photo that is there twice must not speak for itself
-        copies = np.zeros(len(self.photos), dtype=bool)
-        copies[[place for group in self.same for place in group]] = True
-        if copies.all():
-            copies[:] = False
+        learned, stands = self._once()
         if model is None:
-            names, counts = np.unique(self.labels[~copies], return_counts=True)
+            names, counts = np.unique(self.labels[learned], return_counts=True)
             targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
-            scores = unlearned_affinities(self.final, targets, ~copies)
-            return self._losing(scores, targets, copies, names, counts, 0.0)
-        head = model.head
+            scores = unlearned_affinities(self.final, targets, learned)
+            return self._losing(scores[stands], targets, learned[stands], names, counts, 0.0)
+        head, new = model.head, learned
         if self.given.key in model.learned:
-            copies[:] = False
-        else:
-            rows = as_rows(self.features[~copies], self.labels[~copies])
-            head = head.learned(*rows).solved()
+            learned, stands = np.ones_like(learned), np.arange(len(learned))
+            new = ~np.isin(self.labels, head.classes)  # the class has another name by now
+        if new.any():
+            head = head.learned(*as_rows(self.features[new], self.labels[new])).solved()
         chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
         names, held = head.classes[chosen], head.statistics.class_counts[chosen]
         scores = head.scores(self.features[:, 0])[:, chosen]
-        unlearned = unlearned_scores(head, self.features[~copies], self.labels[~copies])
-        scores[~copies] = unlearned[:, chosen]
+        unlearned = unlearned_scores(head, self.features[learned], self.labels[learned])
+        scores[learned] = unlearned[:, chosen]
         targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
         measured = model.calibration.likelihoods
-        return self._losing(scores, targets, copies, names, held, measured)
+        return self._losing(scores[stands], targets, learned[stands], names, held, measured)
+
+    def _once(self) -> tuple[Bools, Indices]:
+        """Return which photos to learn, and whose score each gets: both (n,).
+
+        A photo that is there twice must not speak for itself: one of each content is learned, and
+        its copies get its score. Where their labels differ, none is.
+        """
+        learned, stands = np.ones(len(self.photos), dtype=bool), np.arange(len(self.photos))
+        for group in self.same:
+            one_label = len(np.unique(self.labels[group])) == 1
+            learned[group] = False
+            learned[group[0]] = one_label
+            if one_label:
+                stands[group] = group[0]
+        return (learned if learned.any() else np.ones_like(learned)), stands
 
     def _losing(
         self,
         scores: Array,
         targets: Indices,
-        copies: Bools,
+        learned: Bools,
         names: Labels,
         counts: NDArray[Any],
         measured: Array | float,
     ) -> tuple[Mislabelled, ...]:
         """Return the photos whose label loses by scores as if unlearned, (n, C), of `names`."""
-        # without them, their class is unknown
-        alone = (names[targets] != self.labels) | (~copies & (counts[targets] < 2))
-        doubts = doubts_of(scores, targets, measured)
-        loses = np.flatnonzero(doubts.loses & ~alone)
+        # without the others, their class is unknown
+        alone = (names[targets] != self.labels) | (learned & (counts[targets] < 2))
+        places = np.flatnonzero(~alone)
+        doubts = doubts_of(scores[places], targets[places], measured)
+        loses = np.flatnonzero(doubts.loses)
         order = loses[np.argsort(-doubts.confidence[loses], kind="stable")]
         return tuple(
             Mislabelled(
-                **vars(self.photos[each]),
+                **vars(self.photos[places[each]]),
                 suggested=names[doubts.suggested[each]].item(),
                 confidence=float(doubts.confidence[each]),
                 score=float(doubts.score[each]),
