@@ -2,7 +2,6 @@
 
 /** @type {Record<string, string>} */
 const STAGES = {
-  checking: 'Checking',
   encoding: 'Looking at photos',
   'encoding test images': 'Looking at test photos',
   'choosing λ and blocks': 'Finding out what to look for',
