@@ -183,6 +183,31 @@ def test_sums_of_sessions_add_up_but_for_the_doubt():
     assert inverse_temperature(parts) == pytest.approx(inverse_temperature(whole), rel=0.13)
 
 
+@pytest.mark.parametrize("n_components", [300, 60])  # thin sums, and dense ones
+@pytest.mark.parametrize("n_sessions", [0, 1, 4])
+def test_what_is_left_of_a_merged_model_is_taken_out(stream, n_components, n_sessions):
+    X, y = stream
+    thirds = np.array_split(np.arange(len(y)), 3)
+    model, site, never = (
+        IncrementalLSSVC(n_components=n_components, ridge=1.0).fit(X[rows], y[rows])
+        for rows in thirds
+    )
+    before = model.likelihoods_
+    model.merge(never).unmerge(copy.deepcopy(never))
+    np.testing.assert_allclose(model.likelihoods_, before)
+    model.merge(site)
+    left = 1.0
+    for _ in range(n_sessions):
+        noted = model.likelihoods_
+        model.partial_fit(X[thirds[2]], y[thirds[2]])
+        left *= 1.0 if model.likelihoods_ is noted else 0.5
+    merged = model.likelihoods_
+    model = pickle.loads(pickle.dumps(model)).unmerge(site)
+    np.testing.assert_allclose(model.likelihoods_, merged - left * site.likelihoods_)
+    assert model.likelihoods_.max() < 0.0
+    assert left == (0.5**n_sessions if n_components == 300 else 1.0)
+
+
 def test_likelihoods_by_hand():
     scores, targets = np.array([[1.0, -1.0, 0.0], [0.5, 0.0, 0.2]]), np.array([0, 2])
     got = log_likelihoods(scores, targets)

@@ -49,6 +49,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
 
     head_: Head | None = None
     likelihoods_: Array | None = None
+    _merged: tuple[tuple[Array, float], ...] = ()  # others' likelihoods, and their weight in ours
 
     @abstractmethod
     def _options(self) -> HeadOptions:
@@ -102,7 +103,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         if base:
             return self._begin(X, samples, learn=True)
         head = self._head().learned(*samples).renewed().solved()
-        self.head_, self.likelihoods_ = head, self._calibrated(head, samples, base=False)
+        noted = self._calibrated(head, samples, base=False)
+        if noted is not self.likelihoods_:  # what came before counts half
+            self._merged = tuple((theirs, 0.5 * weight) for theirs, weight in self._merged)
+        self.head_, self.likelihoods_ = head, noted
         return self
 
     def settle(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -141,8 +145,10 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             not change.
         """
         self.head_ = self._head().merged(*map(self._head_of, others)).solved()
-        noted = [each.likelihoods_ for each in (self, *others) if each.likelihoods_ is not None]
+        theirs = [each.likelihoods_ for each in others if each.likelihoods_ is not None]
+        noted = theirs if self.likelihoods_ is None else [self.likelihoods_, *theirs]
         self.likelihoods_ = np.sum(noted, axis=0) if noted else None
+        self._merged = (*self._merged, *((each, 1.0) for each in theirs))
         return self
 
     def unmerge(self, other: Self) -> Self:
@@ -159,8 +165,13 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             It has more samples of a class than this model, or other ones.
         """
         self.head_ = self._head().unmerged(self._head_of(other)).solved()
-        if self.likelihoods_ is not None and other.likelihoods_ is not None:
-            self.likelihoods_ = self.likelihoods_ - other.likelihoods_
+        for place, (theirs, weight) in enumerate(self._merged):
+            if other.likelihoods_ is None or self.likelihoods_ is None:
+                break
+            if np.array_equal(theirs, other.likelihoods_):
+                self.likelihoods_ = self.likelihoods_ - weight * theirs
+                self._merged = self._merged[:place] + self._merged[place + 1 :]
+                break
         return self
 
     def forget(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -271,7 +282,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
             head = head.learned(*samples).solved()
             noted = self._calibrated(head, samples, base=True)
         validate_data(self, X, skip_check_array=True)  # notes the number and names of columns
-        self.head_, self.likelihoods_ = head, noted
+        self.head_, self.likelihoods_, self._merged = head, noted, ()
         return self
 
     def _calibrated(self, head: Head, samples: _Weighted, *, base: bool) -> Array | None:
