@@ -132,6 +132,42 @@ def masked(files, generator):
     return Input({name: content}, _some(ON_ROUNDS, generator, 3), done)
 
 
+def undo(files, generator):
+    """The file from before the last change: damaged, or changed, and named by the model."""
+    done, kept = [], files["dense.visvm"]
+    if generator.integers(4):
+        kept = _signed(files, "dense.visvm", generator, done)
+    else:
+        kept = damage(kept, generator, done)
+    path = Path("after.visvm")  # in the folder the process works in
+    path.write_bytes(files["whole.visvm"])
+    rewrite(path, lambda header, _: header | {"before": _digest_of(kept)})
+    changed = {"x.visvm": path.read_bytes(), ".x.visvm.undo": kept}
+    path.unlink()
+    return Input(changed, (("undo", "x.visvm"),), done)
+
+
+def _digest_of(content):
+    """The digest that a model file states for itself; of one that is damaged, another."""
+    length = int.from_bytes(content[:8], "little")
+    try:
+        return json.loads(content[8 : 8 + length])["__metadata__"]["sha256"]
+    except (ValueError, KeyError, TypeError):
+        return "0" * 64
+
+
+def sort(files, generator):
+    """A model by one who knows the format, or a damaged image among the photos, to be sorted."""
+    done, kind = [], KINDS[generator.integers(len(KINDS))].lower()
+    changed = {"x.visvm": files["whole.visvm"], "mixed/x.png": files[f"pictures/{kind}"]}
+    if generator.integers(2):
+        changed["x.visvm"] = _signed(files, "whole.visvm", generator, done)
+    else:
+        changed["mixed/x.png"] = damage(files[f"pictures/{kind}"], generator, done)
+    given = ("--yes", "--skip-unreadable", "--no-cache", *ENCODER)
+    return Input(changed, (("sort", "x.visvm", "mixed", "sorted", *given),), done)
+
+
 def picture(files, generator):
     """An image of any format, damaged."""
     done, kind = [], KINDS[generator.integers(len(KINDS))].lower()
@@ -235,7 +271,7 @@ def texts(files, generator):
 MAKERS = {
     each.__name__: each
     for each in (
-        *(model, torn_model, journal, masked, picture, table),
+        *(model, torn_model, journal, masked, undo, sort, picture, table),
         *(encoder, weights, recipe, rows, pickles, texts),
     )
 }

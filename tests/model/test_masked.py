@@ -110,6 +110,49 @@ def test_the_total_is_merged_once_and_taken_out_again(base, sites, tmp_path):
     np.testing.assert_allclose(back.scores(X), base.scores(X), rtol=0, atol=1e-8)
 
 
+def test_rounds_and_plain_sums_of_one_site_are_not_added_twice(base, sites, tmp_path):
+    totals = {}
+    for n in (2, 3):
+        keys, roster = round_of(base, sites[:n])
+        (folder := tmp_path / str(n)).mkdir()
+        totals[n] = masked.total(base, roster, files_of(folder, keys, roster, sites[:n]))
+        totals[n].save(folder / "total.sums", reveal_features=True)
+        totals[n] = SiteStatistics.load(folder / "total.sums")
+    for first, then in (
+        (sites[0], totals[2]),
+        (totals[2], sites[0]),
+        (totals[2], totals[3]),
+        (totals[3], totals[2]),
+    ):
+        with refused("site-merged-twice"):
+            changes.merged(base, [first, then])
+        held = changes.merged(base, [first])
+        with refused("site-merged-twice"):
+            changes.merged(held, [then])
+    both = changes.merged(base, [totals[2], sites[2]])
+    assert sum(both.counts.values()) == sum(changes.merged(base, sites).counts.values())
+    with refused("site-altered"):
+        changes.unmerged(both, sites[0])
+    renamed = changes.renamed(both, "owl", "barn owl", merge=False)
+    left = changes.unmerged(renamed, totals[2])
+    assert [each.id for each in left.sites] == [sites[2].site]
+
+
+def test_a_site_that_dropped_out_is_not_in_the_total(base, sites, tmp_path):
+    keys, roster = round_of(base, sites)
+    total = masked.total(base, roster, files_of(tmp_path, keys, roster, sites, (2,)))
+    held = changes.merged(base, [total])
+    n = sum(held.counts.values())
+    assert sum(changes.merged(held, [sites[2]]).counts.values()) == n + sites[2].n_images
+
+
+def test_sums_that_hold_other_sites_are_not_masked(base, sites):
+    keys, roster = round_of(base, sites)
+    more = changes.merged(sites[1].model, [sites[2]])
+    with refused("masked-holds-sites"):
+        masked.mask(keys[1], roster, SiteStatistics(more))
+
+
 # What a collector sees of one site
 
 
@@ -329,6 +372,14 @@ def test_more_photos_than_fit_are_refused(base, sites):
     big = site_of(base, 2, photos(30, 2)[0] * 100, photos(30, 2)[1])
     with refused("masked-overflow"):
         masked.mask(keys[1], roster, big)
+
+
+def test_numbers_of_photos_are_whole(base, sites):
+    keys, roster = round_of(base, sites)
+    sums = site_of(base, 2, *photos(30, 2))
+    sums.model.head.statistics.class_sums[-1, 0] += 0.25
+    with refused("masked-fraction"):
+        masked.mask(keys[1], roster, sums)
 
 
 @pytest.mark.parametrize("size", [1e-140, 1e-20, 1.0, 1e20])

@@ -195,7 +195,7 @@ def show_model(described: dict[str, Any]) -> None:
     if described["merged"]:
         columns = ["file", "site", "when (UTC)", "images"]
         rows = [
-            (each["file"], each["id"], _when(each["merged_at"]), each["n_images"])
+            (each["file"], each["id"], _when(each["merged_at"]), each["n_images"] or "masked")
             for each in described["merged"]
         ]
         console.print(table("sites merged", columns, rows, right=columns[3:]))

@@ -20,6 +20,7 @@ import numpy as np
 
 from visvm.errors import IncompatibleModelError, InputError, ModelFileError, escaped, shown
 from visvm.head.head import Head
+from visvm.model.changes import now
 from visvm.model.container import Words, altered, content_digest, locked, opened, replace_file
 from visvm.model.file import SiteId
 from visvm.model.labels import some_of
@@ -43,7 +44,7 @@ from visvm.model.rounds import (
     require_member,
 )
 from visvm.model.sites import SiteStatistics
-from visvm.model.state import Model
+from visvm.model.state import MergedSite, Model
 
 
 class _MaskedHeader(msgspec.Struct, frozen=True):
@@ -85,6 +86,12 @@ def mask(key: Key, roster: Roster, sums: SiteStatistics) -> "MaskedSums":
             f"The roster does not have the class {some_of(unknown)}. Leave those photos out, or "
             "join a new round with them.",
             code="masked-class-unknown",
+        )
+    if sums.model.sites:  # the collector could not see them, and might add them twice
+        raise InputError(
+            f"{sums.named}these sums hold those of other sites. Give the site's own only; every "
+            "other site takes part in the round.",
+            code="masked-holds-sites",
         )
     statistics, n_sites = sums.model.head.statistics, len(roster.cards)
     words = as_words(statistics, np.array(roster.classes), roster.scale, n_sites)
@@ -198,7 +205,7 @@ class MaskedSums:
 
 
 def total(model: Model, roster: Roster, files: Sequence[Path]) -> SiteStatistics:
-    """Return the sums of all sites together, as those of one site.
+    """Return the sums of all sites together, as those of one site that holds the others.
 
     Parameters
     ----------
@@ -238,7 +245,12 @@ def total(model: Model, roster: Roster, files: Sequence[Path]) -> SiteStatistics
             code="masked-left",
         )
     head = Head.of(model.head.settled.bare, sums)
-    return SiteStatistics(Model(model.encoder, head, site=roster.id[:16]))
+    # by which a merge sees that a site is in two totals; how many images it has, nobody knows
+    inside = tuple(
+        MergedSite(site, now(), 0, roster.id, tuple(sums.classes.tolist()))
+        for site in sorted(checks)
+    )
+    return SiteStatistics(Model(model.encoder, head, site=roster.id[:16], sites=inside))
 
 
 def _is_note(path: Path) -> bool:

@@ -87,8 +87,14 @@ def as_words(sums: Statistics, classes: Labels, scale: Scale, n_sites: int) -> W
     unit = scale.fraction_bits - scale.exponent
     columns = np.zeros((width + 1, len(classes)))
     columns[:, np.searchsorted(classes, sums.classes)] = sums.class_sums
+    if (columns[-1] % 1.0).any():
+        raise InputError(
+            "Some classes have numbers of photos that are not whole, as sample weights make them. "
+            "Learn the sums without weights.",
+            code="masked-fraction",
+        )
     columns[:-1] = np.ldexp(columns[:-1], unit)
-    columns[-1] = np.ldexp(np.round(columns[-1]), scale.fraction_bits)
+    columns[-1] = np.ldexp(columns[-1], scale.fraction_bits)
     for part in (columns.ravel(), *_gram_columns(sums, unit - scale.exponent)):
         if not (np.abs(part) < limit).all():  # which NaN is not, either
             raise InputError(

@@ -72,8 +72,8 @@ class Roster(msgspec.Struct, frozen=True, tag_field="visvm", tag="masked-roster"
 
     @property
     def fingerprint(self) -> str:
-        """The beginning of the id, as people compare it."""
-        return " ".join(self.id[begin : begin + 4] for begin in range(0, 20, 4))
+        """The id, as people compare it: all of it, so that no two rosters can be made alike."""
+        return " ".join(self.id[begin : begin + 4] for begin in range(0, 64, 4))
 
     @property
     def names(self) -> dict[str, str]:

@@ -78,11 +78,13 @@ class MergedSite:
     merged_at : str
         When, in UTC.
     n_images : int
-        Images in its sums.
+        Images in its sums; 0 where it is in a total of masked sums, which does not tell.
     digest : str
-        SHA-256 of its sums, so that no others are taken out in their place.
+        SHA-256 of its sums, so that no others are taken out in their place; of a masked site, the
+        id of its round.
     labels : tuple of labels
-        What its classes, sorted as in its sums, are called in the model by now.
+        What its classes, sorted as in its sums, are called in the model by now; of a masked site,
+        those of the total.
     calibration_weight : float
         How much of its calibration is left in the model's, which halves older ones every session.
     file : str
