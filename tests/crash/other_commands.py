@@ -44,6 +44,7 @@ def other_commands(folder: Path) -> Iterator[Command]:
     yield Command("explain", photos.base, partial(heat, force=True, quiet=True))
     sorting = partial(sort.sort, MODEL, Path(photos.first), Path("sorted"), yes=True, unknown="off")
     yield Command("sort", photos.base, partial(sorting, **QUIET))
+    yield Command("sort --link", photos.base, partial(sorting, link=True, **QUIET))
     yield _demo_command(photos)
     yield from _weights_commands(folder)
     yield from _result_commands()

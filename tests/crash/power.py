@@ -24,10 +24,11 @@ CONTENTS = ("old", "new", "torn", "zeros")
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds, and since when."""
+    """What a file holds, and since when; of a symbolic link, where it leads."""
 
     data: bytes
     time: int = field(compare=False)  # of the last change, in nanoseconds
+    link: bool = False
 
 
 def write_tree(tree: Tree, folder: Path) -> None:
@@ -37,6 +38,8 @@ def write_tree(tree: Tree, folder: Path) -> None:
         content = tree[name]
         if content is None:
             (folder / name).mkdir()
+        elif content.link:
+            os.symlink(content.data, folder / name)
         else:
             (folder / name).write_bytes(content.data)
             os.utime(folder / name, ns=(content.time, content.time))
@@ -44,12 +47,14 @@ def write_tree(tree: Tree, folder: Path) -> None:
 
 def read_tree(folder: Path) -> Tree:
     """The files in a folder."""
-    return {
-        str(path.relative_to(folder)): None
-        if path.is_dir()
-        else Content(path.read_bytes(), path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
-    }
+    return {str(path.relative_to(folder)): _read(path) for path in folder.rglob("*")}
+
+
+def _read(path: Path) -> Content | None:
+    time = path.lstat().st_mtime_ns
+    if path.is_symlink():
+        return Content(os.fsencode(os.readlink(path)), time, link=True)
+    return None if path.is_dir() else Content(path.read_bytes(), time)
 
 
 class PowerCuts:
@@ -118,13 +123,17 @@ class PowerCuts:
                 for entry in entries:
                     found[inode, entry.name] = entry.inode()
                     if entry.inode() not in self._held:
-                        self._held[entry.inode()] = os.open(entry.path, os.O_RDONLY)
+                        how = os.O_PATH | os.O_NOFOLLOW if entry.is_symlink() else os.O_RDONLY
+                        self._held[entry.inode()] = os.open(entry.path, how)
         return found
 
     def _content(self, inode: int) -> Content | None:
         """What a file holds now, also one that has no name any more; None for a folder."""
         descriptor = self._held[inode]
         status = os.fstat(descriptor)
+        if stat.S_ISLNK(status.st_mode):
+            target = os.readlink(b"", dir_fd=descriptor)
+            return Content(target, status.st_mtime_ns, link=True)
         if not stat.S_ISREG(status.st_mode):
             return None
         return Content(os.pread(descriptor, status.st_size, 0), status.st_mtime_ns)
@@ -159,6 +168,8 @@ class PowerCuts:
         new = self._content(inode)
         if new is None:
             return None
+        if new.link:  # made in one step with its name
+            return dict.fromkeys(CONTENTS, new)
         old = self._old.get(inode, Content(b"", new.time))
         if old == new:
             return dict.fromkeys(CONTENTS, new)

@@ -88,6 +88,14 @@ def test_a_folder_that_is_made_survives(folder):
     assert len(end) == 2
 
 
+def test_a_link_is_where_it_leads_and_whole_at_any_moment(folder):
+    *before, end = left(folder, lambda: os.symlink(folder / "a", folder / "b"))
+    assert before == [[{"a": b"old"}]]
+    assert {"a": b"old", "b": os.fsencode(folder / "a")} in end
+    assert {frozenset(tree) for tree in end} == {frozenset("a"), frozenset("ab")}
+    assert len(end) == 2
+
+
 @pytest.mark.skipif(library() is None, reason="needs SQLite as a library")
 def test_the_operations_of_sqlite_are_seen(folder):
     def write():
