@@ -1,5 +1,9 @@
 """Numbers as the command line, pages and figures write them."""
 
+import re
+
+_FORMULA = r"'*[=+\-@\t\r]"  # how text begins that spreadsheets run; a mark before it is ours
+
 
 def percent(share: float | None, decimals: int = 1, unit: str = " %") -> str:
     """Return a share in percent, or a dash where there is none.
@@ -10,3 +14,25 @@ def percent(share: float | None, decimals: int = 1, unit: str = " %") -> str:
     ('87.5 %', '87.50', '–')
     """
     return "–" if share is None else f"{100 * share:.{decimals}f}{unit}"
+
+
+def as_cell(text: object) -> object:
+    """Return text for a table such that no spreadsheet runs it: a formula after an apostrophe.
+
+    Examples
+    --------
+    >>> as_cell("=1+1"), as_cell("'tis"), as_cell(-1)
+    ("'=1+1", "'tis", -1)
+    """
+    return f"'{text}" if isinstance(text, str) and re.match(_FORMULA, text) else text
+
+
+def of_cell(text: str) -> str:
+    """Return the text that a cell was written for.
+
+    Examples
+    --------
+    >>> of_cell(as_cell("=1+1")), of_cell("'tis")
+    ('=1+1', "'tis")
+    """
+    return text[1:] if text.startswith("'") and re.match(_FORMULA, text) else text

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests import tiny
+from visvm import ImageClassifier
 from visvm.cli.gallery import Card, Section, write_page
 
 LEARN = ("--encoder", "tiny.onnx", "--components", 20, "--ridge", 1, "--transform", "squash")
@@ -47,6 +48,65 @@ def test_the_fix_list_is_what_learn_should_have_had(visvm, folder):
     assert code == 2
     assert "--force" in err
     assert visvm(*given, "--force", "--model", "m.visvm")[0] == 0
+
+
+def rows_of(table):
+    with open(table, newline="") as file:
+        return {row["path"]: row for row in csv.DictReader(file)}
+
+
+def test_a_content_has_one_label_once_after_it_was_corrected(visvm, folder):
+    twice = folder / "photos" / "red" / "twice.png"
+    twice.write_bytes((folder / "photos" / "blue" / "0-7.png").read_bytes())
+    given = ("check", "photos", "--encoder", "tiny.onnx", "--fix-list", "fixes.csv", "-q")
+    assert visvm(*given)[0] == 0
+    row = rows_of("fixes.csv")["photos/red/twice.png"]
+    assert (row["label"], row["was"]) == ("", "red")
+    assert "left out: the same photo as photos/blue/0-7.png" in row["why"]
+
+
+def test_no_cell_is_a_formula(visvm, folder):
+    (folder / "photos" / "blue").rename(folder / "photos" / "=SUM(1)")
+    given = ("check", "photos", "--encoder", "tiny.onnx", "--fix-list", "photos/fixes.csv")
+    assert visvm(*given)[0] == 0
+    rows = rows_of("photos/fixes.csv")
+    assert rows["'=SUM(1)/0-1.png"]["label"] == rows["'=SUM(1)/0-1.png"]["was"] == "'=SUM(1)"
+    assert visvm("learn", "m.visvm", "photos/fixes.csv", *LEARN)[0] == 0
+    known = json.loads(visvm("info", "m.visvm", "--json")[1])
+    assert known["classes"] == {"=SUM(1)": 10, "green": 10, "red": 10}
+    table = visvm("predict", "m.visvm", "photos/=SUM(1)/0-1.png", "--csv", "-q")[1]
+    assert table.splitlines()[1].startswith("photos/=SUM(1)/0-1.png,'=SUM(1),")
+
+
+def test_photos_that_arrive_meanwhile_shift_no_labels(visvm, folder, monkeypatch):
+    check = ImageClassifier.check
+
+    def later(self, *given, **options):
+        blue = folder / "photos" / "blue"
+        (blue / "0-0 arrived.png").write_bytes((blue / "0-0.png").read_bytes())
+        return check(self, *given, **options)
+
+    monkeypatch.setattr(ImageClassifier, "check", later)
+    given = ("check", "photos", "--encoder", "tiny.onnx", "--fix-list", "fixes.csv", "-q")
+    assert visvm(*given)[0] == 0
+    rows = rows_of("fixes.csv")
+    assert rows["photos/green/wrong.png"]["label"] == "red"
+    assert rows["photos/blue/copy.png"]["why"].startswith("left out: the same photo")
+
+
+def test_a_page_replaces_nothing_unasked(visvm, folder):
+    photo = folder / "photos" / "red" / "0-1.png"
+    before = photo.read_bytes()
+    (folder / "page.html").write_text("mine")
+    for out, advice in ((photo, "0-1.html"), ("page.html", "--force")):
+        code, _, err = visvm("check", "photos", "--encoder", "missing.onnx", "--html", out)
+        assert code == 2
+        assert advice in err
+    assert photo.read_bytes() == before
+    assert (folder / "page.html").read_text() == "mine"
+    code, _, err = visvm("evaluate", "m.visvm", "photos", "--html", photo)
+    assert code == 2
+    assert "0-1.html" in err
 
 
 def test_json_has_all_that_was_found(visvm):

@@ -9,8 +9,11 @@ import pytest
 from tests import tiny
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
+from visvm.encoders.sources import content_of
 from visvm.head.scatter import DenseScatter, ThinScatter
-from visvm.learning import session
+from visvm.learning import checking, session
+from visvm.learning.estimating import copies_among
+from visvm.learning.labelled import Labelled
 from visvm.model import file as model_file
 from visvm.model.estimate import ClassEstimate, estimate_notes
 
@@ -89,6 +92,23 @@ def test_doubtful_photos_and_copies_are_counted(place, encoder, tmp_path):
     estimate = made(encoder, "thin").learn(photos).estimate
     assert (estimate.n_wrong, estimate.n_again) == (1, 1)
     assert "1 of 91 photos looks mislabelled and 1 is there twice" in estimate_notes(estimate)[-1]
+
+
+def test_counting_copies_reads_no_file_of_a_size_of_its_own(tmp_path, monkeypatch):
+    contents = {"a": b"one", "b": b"three", "c": b"two", "d": b"one", "e": b"eleven"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    read = []
+
+    def noted(source):
+        read.append(source if isinstance(source, bytes) else source.name)
+        return content_of(source)
+
+    monkeypatch.setattr(checking, "content_of", noted)
+    paths = [tmp_path / name for name in (*contents, "gone")]
+    assert checking.same_contents(paths) == [[0, 3]]
+    assert copies_among(Labelled(paths, ["x"] * 6)) == 1
+    assert set(read) == {"a", "c", "d"}
 
 
 def test_a_class_of_one_photo_says_nothing(encoder, tmp_path):

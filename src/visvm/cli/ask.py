@@ -19,6 +19,7 @@ from visvm.cli.options import (
     SkipUnreadable,
     Views,
     Where,
+    require_page,
     tell_views,
 )
 from visvm.errors import InputError
@@ -120,11 +121,14 @@ def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
 
 def _write_row(answer: "Prediction", *, first: bool) -> None:
     """Write an answer as a row of a table, below its header if it is the first."""
+    from visvm.formats import as_cell
+
     rows = csv.writer(sys.stdout, lineterminator="\n")
     if first:
         rows.writerow(("path", "label", "score", "known", "unknown"))
     known = "" if answer.known is None else answer.known
-    rows.writerow((answer.path, answer.label, answer.score, known, int(answer.unknown)))
+    path, label = as_cell(answer.path), as_cell(answer.label)
+    rows.writerow((path, label, answer.score, known, int(answer.unknown)))
 
 
 def rate_of(text: str) -> float | None:
@@ -196,6 +200,7 @@ def evaluate(
         from visvm.cli.figures import check_figure_name, draw_evaluation
 
         check_figure_name(plot)
+    require_page(html)
     classifier = ImageClassifier.load(
         model, encoder=encoder, cache=not no_cache, for_prediction=True
     )

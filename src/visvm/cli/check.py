@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import Folder, Html, Json, Nested, NoCache, Quiet, home
-from visvm.errors import InputError, shown
+from visvm.cli.options import (
+    Folder,
+    Html,
+    Json,
+    Nested,
+    NoCache,
+    Quiet,
+    home,
+    require_absent,
+    require_page,
+)
+from visvm.errors import shown
 
 if TYPE_CHECKING:
     from visvm.learning.findings import Alike, Check, Mislabelled
@@ -35,7 +45,7 @@ def check(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the fix list if it exists.")
+        bool, typer.Option("--force", help="Replace the page and the fix list if they exist.")
     ] = False,
     encoder: Annotated[
         str | None,
@@ -58,9 +68,10 @@ def check(
     from visvm.learning.fixes import write_fix_list
     from visvm.learning.labelled import read_labelled
 
-    if fix_list is not None and fix_list.exists() and not force:
-        advice = f"{fix_list} already exists. Choose another name, or replace it with --force."
-        raise InputError(advice, code="file-exists")
+    require_page(html)
+    written = [out for out in (html, fix_list) if out is not None]
+    for out in written:
+        require_absent(out, force)
     if model is None:
         given: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
         classifier = ImageClassifier(**given, cache=not no_cache)
@@ -68,12 +79,11 @@ def check(
         classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache)
     photos = read_labelled(folder, nested=nested)
     with progress_bars(quiet) as progress:
-        found = classifier.check(folder, nested=nested, progress=progress)
+        found = classifier.check(photos.sources, photos.labels, progress=progress)
     if html is not None:
         write_check_page(html, folder, found)
     if fix_list is not None:
         write_fix_list(fix_list, photos, found)
-    written = [out for out in (html, fix_list) if out is not None]
     if written and not quiet:
         note(f"written: {', '.join(map(str, written))}")
     answer(found, lambda: show_check(found, folder), as_json=as_json)

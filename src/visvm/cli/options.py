@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.errors import InputError, ModelFileError
+from visvm.errors import InputError, ModelFileError, shown
 
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
@@ -282,6 +282,13 @@ def require_new(output: Path, force: bool) -> None:
     """Refuse to replace a file unless that is asked for, and another ending than a model's."""
     require_ending(output)
     require_absent(output, force)
+
+
+def require_page(output: Path | None) -> None:
+    """Refuse to write a page to what is called a model, a photo or anything else."""
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        advice = f"{shown(output)} would be a page. Call it {shown(output.stem)}.html."
+        raise InputError(advice, code="ending-other")
 
 
 def require_absent(output: Path, force: bool) -> None:

@@ -219,12 +219,26 @@ class _Found:
 
 def same_contents(sources: list[Source]) -> list[list[int]]:
     """Return the groups of sources that have the same content, each sorted."""
+    sizes = [_size(source) for source in sources]
+    often = Counter(sizes)
     places: dict[bytes, list[int]] = defaultdict(list)
     for place, source in enumerate(sources):
-        digest = content_digest(source)
+        # files of different sizes differ: most need not be read
+        unequal = None not in often and often[sizes[place]] == 1
+        digest = None if unequal else content_digest(source)
         if digest is not None:
             places[digest].append(place)
     return [group for group in places.values() if len(group) > 1]
+
+
+def _size(source: Source) -> int | None:
+    """Return the size of a file, -1 if it is gone; None where it is not known."""
+    if not isinstance(source, Path):
+        return len(source) if isinstance(source, bytes) else None
+    try:
+        return source.stat().st_size
+    except OSError:
+        return -1
 
 
 def content_digest(source: Source) -> bytes | None:

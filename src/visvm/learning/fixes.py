@@ -7,12 +7,13 @@ may be wrong. A row without a label is not learned. Rows that call for a look co
 import csv
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from visvm.errors import InputError, shown
 from visvm.files import replacing
-from visvm.formats import percent
-from visvm.learning.findings import LIKELY, Check
+from visvm.formats import as_cell, percent
+from visvm.learning.findings import LIKELY, Check, again_of
 from visvm.learning.labelled import FIX_LIST, Labelled
 from visvm.model.labels import Label
 
@@ -26,17 +27,15 @@ def write_fix_list(table: Path, given: Labelled, check: Check) -> None:
     text = io.StringIO(newline="")
     rows = csv.writer(text)
     rows.writerow(FIX_LIST)
-    whys = _whys(check)
-    order = sorted(range(len(given.labels)), key=lambda place: place not in whys)
-    corrected: dict[int, Label] = {
-        each.place: each.suggested if each.score >= LIKELY else "" for each in check.wrong
-    }
-    left_out = check.again | {each.place for each in check.unreadable}
-    for place in order:
-        was = given.labels[place]
-        label: Label = "" if place in left_out else corrected.get(place, was)
+    labels = dict(enumerate(given.labels))
+    labels |= {each.place: each.suggested if each.score >= LIKELY else "" for each in check.wrong}
+    again = _again(check, labels)
+    labels |= dict.fromkeys(again | {each.place for each in check.unreadable}, "")
+    whys = _whys(check, again)
+    for place in sorted(labels, key=lambda place: place not in whys):
         path = _path_from(given.sources[place], table)
-        rows.writerow((path, label, was, "; ".join(whys.get(place, ()))))
+        row = path, labels[place], given.labels[place], "; ".join(whys.get(place, ()))
+        rows.writerow(map(as_cell, row))
     try:
         content = text.getvalue().encode()
     except UnicodeEncodeError as error:
@@ -48,7 +47,17 @@ def write_fix_list(table: Path, given: Labelled, check: Check) -> None:
         file.write(content)
 
 
-def _whys(check: Check) -> dict[int, list[str]]:
+def _again(check: Check, labels: dict[int, Label]) -> set[int]:
+    """Return the places of photos whose content comes before under the same corrected label."""
+    found: set[int] = set()
+    for group in check.duplicates:
+        if group.exact:
+            photos = [replace(each, label=labels[each.place]) for each in group.photos]
+            found |= {each.place for each in again_of(photos) if each.label != ""}
+    return found
+
+
+def _whys(check: Check, again: set[int]) -> dict[int, list[str]]:
     """Return what is to be said of photos, by place."""
     whys: dict[int, list[str]] = {}
 
@@ -66,7 +75,7 @@ def _whys(check: Check) -> dict[int, list[str]]:
         first, *others = group.photos
         for photo in others:
             same = "the same photo as" if group.exact else "nearly the same photo as"
-            out = "left out: " if photo.place in check.again and group.exact else ""
+            out = "left out: " if photo.place in again and group.exact else ""
             say(photo.place, f"{out}{same} {first.path} ({first.label})")
     for unlike in check.unlike:
         say(unlike.place, f"unlike all others, {unlike.distance:.1f} times as far as usual")

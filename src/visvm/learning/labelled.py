@@ -28,6 +28,7 @@ from visvm.encoders.sources import (
 )
 from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError, shown
+from visvm.formats import of_cell
 from visvm.learning.folders import read_folder
 from visvm.model.labels import Label, check_label
 from visvm.progress import Progress
@@ -267,7 +268,11 @@ def _from_csv(table: Path) -> Labelled:
         ) from error
     head = [cell.strip().lower() for cell in rows[0][1]] if rows else []
     if head == list(FIX_LIST):
-        rows = [(number, row[:2]) for number, row in rows[1:] if "".join(row[1:2]).strip()]
+        rows = [
+            (number, [of_cell(cell) for cell in row[:2]])
+            for number, row in rows[1:]
+            if "".join(row[1:2]).strip()
+        ]
     elif head == ["path", "label"]:
         rows = rows[1:]
     if not rows:
