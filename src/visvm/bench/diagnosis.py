@@ -4,7 +4,7 @@ Everything is in the joint space, with f of unit length, the class mean μ_c = n
 the text t_c. A cosine head whose rows are μ is a nearest class mean, one whose rows are t is
 zero-shot CLIP. The gap g_c = 1 - μ_c·t_c is compared with the gain Δ_c in accuracy of the first
 over the second. Part of that correlation is built in: the accuracy by text falls with the gap, and
-that by means hardly depends on the text. So both are told apart.
+that by means hardly depends on the text. So each is also reported alone.
 """
 
 import math

@@ -81,14 +81,14 @@ def _read_names(path: Path) -> list[str]:
 
 
 def _read_phrases(path: Path, classes: list[str]) -> list[tuple[str, int, int]]:
-    """Return the phrases, with the places of the class and of the one it is told from, or -1."""
+    """Return phrases, with the places of their class and of the one they compare it with, or -1."""
     try:
         said: Any = json.loads(_content(path))
         found = [
             (phrase, classes.index(name), -1 if other is None else classes.index(other))
             for name, about in said.items()
-            for other, told in (about.items() if isinstance(about, dict) else [(None, about)])
-            for phrase in _listed(told)
+            for other, listed in (about.items() if isinstance(about, dict) else [(None, about)])
+            for phrase in _listed(listed)
         ]
     except (ValueError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
@@ -100,10 +100,10 @@ def _read_phrases(path: Path, classes: list[str]) -> list[tuple[str, int, int]]:
     return found
 
 
-def _listed(told: Any) -> list[str]:
-    if not isinstance(told, list) or not all(isinstance(each, str) and each for each in told):
-        raise TypeError(f"{str(told)[:40]} is not a list of texts")
-    return told
+def _listed(found: Any) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+        raise TypeError(f"{str(found)[:40]} is not a list of texts")
+    return found
 
 
 def _check_phrase_prompt(prompt: str) -> None:

@@ -177,7 +177,7 @@ def encode_names(
     names, prompts : sequence of str
         Of C classes, and K prompts with {} where the name goes.
     said : sequence of (str, int, int)
-        Phrases, with the places of the class and of the one it is told from, or -1.
+        Phrases, with the places of their class and of the one they compare it with, or -1.
     phrase_prompt : str
         With {phrase}, and {name} where the name of the class goes.
     image_digest : str

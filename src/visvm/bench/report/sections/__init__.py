@@ -2,7 +2,7 @@
 
 ``overview`` says what was run and what else there is, ``accuracy`` follows the paper's main tables
 and figures, ``losses`` looks at what is forgotten or confused, ``variation`` at seeds and options,
-``costs`` at time and memory.
+``costs`` at time and memory. ``diagnosis`` (of class names) has files of its own beside the rows.
 """
 
 from visvm.bench.report.sections import accuracy, costs, losses, overview, variation
