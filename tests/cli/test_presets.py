@@ -1,5 +1,6 @@
 """``--quality``, ``--encoder auto`` and ``visvm doctor speed`` as a person uses them."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from tests.cli.test_main import refused
 from tests.encoders import patched
 from tests.encoders.patched import BEST, FAST, SIZE, model, put_into_catalog
 from visvm.cli import speed
+from visvm.encoders.catalog import CATALOG
+from visvm.encoders.presets import at_quality
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +43,19 @@ def test_quality_decides_the_size(visvm, learn, encoder):
         described = json.loads(visvm("info", name, "--json")[1])
         assert described["encoder"].endswith(f"{encoder}{size}")
         assert learn("--quality", quality, name=name)[0] == 0
+
+
+def test_a_preset_of_older_versions_is_still_that_preset(visvm, learn, monkeypatch):
+    name = f"seeing@{FAST}"
+    assert learn("--encoder", name)[0] == 0
+    seeing = dataclasses.replace(CATALOG["seeing"], fast_patches=SIZE)
+    monkeypatch.setitem(CATALOG, "seeing", seeing)
+    assert at_quality("seeing", "fast") == f"seeing@{SIZE}:{SIZE}"
+    assert learn("--quality", "fast", "--again")[0] == 0
+    described = json.loads(visvm("info", "m.visvm", "--json")[1])
+    assert (described["encoder"], len(described["sessions"])) == (name, 2)
+    for quality in ("standard", "best"):
+        refused(learn("--quality", quality), name, code="option-of-new-model")
 
 
 def test_quality_is_refused_where_it_decides_nothing(visvm, learn):

@@ -8,7 +8,7 @@ from tests.encoders.patched import BEST, FAST, PATCH, SIZE
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
-from visvm.encoders.presets import QUALITIES, at_every_quality, at_quality
+from visvm.encoders.presets import QUALITIES, at_every_quality, at_quality, has_quality
 from visvm.errors import EncoderError, InputError
 
 
@@ -29,6 +29,17 @@ def test_presets_of_the_catalogue_need_no_weights(tmp_path, monkeypatch):
         "clip-b16-openai",
         "clip-b16-openai@336",
     ]
+
+
+def test_former_names_of_a_preset_are_that_preset(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
+    for former in ("dinov2-s14@140", "clip-b16-openai@128"):
+        assert [has_quality(former, quality) for quality in QUALITIES] == [True, False, False]
+    for name in ("dinov2-s14", "clip-b16-openai"):
+        for quality, each in at_every_quality(name).items():
+            assert [wanted for wanted in QUALITIES if has_quality(each, wanted)] == [quality]
+    with refused("quality-unknown", InputError):
+        has_quality("dinov2-s14", "better")
 
 
 def test_presets_of_a_file_are_multiples_of_its_patch(file):

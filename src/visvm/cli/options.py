@@ -73,8 +73,8 @@ NewEncoder = Annotated[
 NewQuality = Annotated[
     str | None,
     typer.Option(
-        help="For a new model: how closely the encoder looks. fast takes little more than half the "
-        "time of standard, and looks at less of each picture; best takes two to four times as "
+        help="For a new model: how closely the encoder looks. fast takes 0.57 of the time of "
+        "standard with DINOv2, and looks at less of each picture; best takes two to four times as "
         "long.",
         show_default="standard",
     ),
@@ -257,12 +257,9 @@ def open_for_learning(
 
 def _own_quality(encoder: str, wanted: str | None) -> str:
     """Return the quality that is wanted of a model's encoder if it has it, or else its name."""
-    from visvm.encoders.loading import named
-    from visvm.encoders.presets import at_quality
+    from visvm.encoders.presets import has_quality
 
-    if wanted is None or at_quality(named(encoder)[0], wanted) != encoder:
-        return encoder
-    return wanted
+    return encoder if wanted is None or not has_quality(encoder, wanted) else wanted
 
 
 def require_ending(output: Path) -> None:

@@ -52,8 +52,8 @@ class CatalogEntry(WheelFile):
     patch : int, optional
         Side of a patch in pixels, where there are `positions`.
     fast_patches : int, optional
-        How many patches go on at ``--quality fast`` (``keep_patches``), which halves the time; by
-        default it takes a smaller picture.
+        How many patches go on at ``--quality fast`` (``keep_patches``); without it, fast is a
+        smaller picture. What it takes and costs is in benchmarks/FRONTIER.md.
     projection : tuple of two str, optional
         First and last tensor of what follows the blocks: the final block's CLS token, and the
         encoder's own output.
