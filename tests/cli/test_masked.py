@@ -8,6 +8,7 @@ import pytest
 from tests import tiny
 from tests.cli.test_main import refused
 from visvm import ImageClassifier
+from visvm.model import rounds
 
 pytestmark = pytest.mark.slow
 SITES = {"north": ("yellow",), "south": ("red", "green"), "west": ("red", "blue")}
@@ -132,3 +133,32 @@ def test_a_card_may_name_more_classes_than_there_are(place, do, visvm):
     assert json.loads((place / "north.card").read_text())["classes"] == ["yellow", "zebra"]
     (place / "names.txt").write_bytes(b"\xff\xfe")
     refused(visvm("masked", "join", "north.visvm", "names.txt", "x.key"), code="masked-classes")
+
+
+def test_a_folder_of_folders_joins_as_it_is_learned(place, do, visvm):
+    do("export", "m.visvm", "--for-site", "north.visvm")
+    tiny.write_photos(place / "trees" / "dogs", ("red", "blue"), n=1)
+    join = ("masked", "join", "north.visvm", "trees")
+    refused(visvm(*join, "a.key"), "--nested", code="folder-nested")
+    for given, classes in (("--nested", ["dogs/blue", "dogs/red"]), ("--top-level", ["dogs"])):
+        do(*join, f"a{given}.key", given)
+        assert json.loads((place / f"a{given}.card").read_text())["classes"] == classes
+
+
+def test_interrupted_it_does_not_say_that_nothing_changed(place, do, visvm, monkeypatch):
+    do("export", "m.visvm", "--for-site", "north.visvm")
+    write = rounds.write_note
+
+    def cut_off(path, note):
+        write(path, note)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds, "write_note", cut_off)
+    code, _, err = visvm("masked", "join", "north.visvm", "north", "north.key")
+    assert (place / "north.key").exists()
+    assert code == 130
+    assert "nothing was changed" not in err
+    assert "run the same command again to resume" in err
+    monkeypatch.setattr(rounds, "write_note", write)
+    do("masked", "join", "north.visvm", "north", "north.key")
+    assert (place / "north.card").exists()

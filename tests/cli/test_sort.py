@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
+from visvm.cli import sort
 from visvm.cli.sort import NONE, folder_names
 
 
@@ -138,3 +139,20 @@ def test_wrong_answers_are_named(visvm):
     assert "test/blue/odd.png" in out
     assert "'none of these' would be said of" in out
     assert "test/blue/odd.png" not in visvm("evaluate", "m.visvm", "test")[1]
+
+
+def test_interrupted_it_keeps_what_is_sorted_and_resumes(visvm, monkeypatch):
+    copy, n = sort._copy, len(tree("new"))
+
+    def cut_off(source, target):
+        copy(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sort, "_copy", cut_off)
+    code, _, err = visvm("sort", "m.visvm", "new", "out", "--yes", "--quiet")
+    assert (code, len(tree("out"))) == (130, 1)
+    said = "photos sorted so far are kept; run the same command again to resume"
+    assert err == f"visvm: interrupted; {said}\n"
+    monkeypatch.setattr(sort, "_copy", copy)
+    assert visvm("sort", "m.visvm", "new", "out", "--yes", "--quiet")[0] == 0
+    assert len(tree("out")) == n

@@ -1,5 +1,6 @@
 """Masked sums: a collector sees the total only, and the total is that of a plain merge."""
 
+import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -7,6 +8,11 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from privacy_attack import Descent, Seen
 from scipy.stats import chisquare
 
@@ -216,6 +222,100 @@ def test_a_file_says_nothing_but_the_round(base, sites, tmp_path):
         masked.mask(*pair).words.nbytes for pair in zip(keys, [roster] * 3, sites, strict=True)
     }
     assert sizes == {8 * ((WIDTH + 1) * len(CLASSES) + WIDTH * (WIDTH + 1) // 2)}
+
+
+# The derivation of masks, by the package cryptography alone
+
+SAID_SEED, SAID_CHECK = b"visvm masked sums, seed", b"visvm masked sums, check"
+# of private keys aa… and bb… in the round rr…
+A_SEED = "704ee9a53ce932f7e3a8c495f80aaa227bd48fd43454a23940833e0f310562ea"
+A_CHECK = "8d9400ffa13b5f3cb0d8f1e8e009b6dc23df79fa27cc1578df733488db5d5707"
+
+
+def derived(secret, salt, info):
+    return HKDF(SHA256(), 32, salt, info).derive(secret)
+
+
+def shared(private, public):
+    key = X25519PrivateKey.from_private_bytes(private)
+    return key.exchange(X25519PublicKey.from_public_bytes(public))
+
+
+def stream(seed, n_words):
+    encryptor = Cipher(ChaCha20(seed, bytes(16)), None).encryptor()
+    return np.frombuffer(encryptor.update(bytes(8 * n_words)), dtype="<u8")
+
+
+def test_seeds_and_checks_are_those_of_known_answers():
+    a, b = b"a" * 32, b"b" * 32
+    publics = [
+        X25519PrivateKey.from_private_bytes(each).public_key().public_bytes_raw() for each in (a, b)
+    ]
+    assert [masks.public_of(each) for each in (a, b)] == publics
+    info = SAID_SEED + b"".join(sorted(publics))
+    seed = derived(shared(a, publics[1]), b"r" * 32, info)
+    assert masks.pair_seed(a, publics[1], b"r" * 32) == seed
+    assert masks.pair_seed(b, publics[0], b"r" * 32) == seed
+    assert masks.seed_check(seed) == derived(seed, b"", SAID_CHECK).hex()
+    assert (seed.hex(), masks.seed_check(seed)) == (A_SEED, A_CHECK)
+    words = np.arange(9, dtype=np.uint64)
+    masks.add_mask(words, seed)
+    assert (words - stream(seed, 9)).tolist() == list(range(9))
+
+
+def test_masked_words_are_sums_and_streams_of_secrets(base, sites):
+    keys, roster = round_of(base, sites)
+    round_id = hashlib.sha256(msgspec.json.encode(roster)).digest()
+    for key, site in zip(keys, sites, strict=True):
+        given = masked.mask(key, roster, site)
+        wanted = masks.as_words(
+            site.model.head.statistics, np.array(roster.classes), roster.scale, len(sites)
+        )
+        private, own = bytes.fromhex(key.private), bytes.fromhex(key.card.public)
+        for card in roster.cards:
+            if card.site == key.card.site:
+                continue
+            public = bytes.fromhex(card.public)
+            info = SAID_SEED + b"".join(sorted((own, public)))
+            seed = derived(shared(private, public), round_id, info)
+            mask = stream(seed, len(wanted))
+            wanted = wanted + mask if key.card.site < card.site else wanted - mask
+            assert given.checks[card.site] == derived(seed, b"", SAID_CHECK).hex()
+        assert given.words.tolist() == wanted.tolist()
+
+
+def test_no_mask_can_be_computed_from_header_and_roster_alone(base, sites):
+    keys, roster = round_of(base, sites[:2])  # one mask only
+    given = masked.mask(keys[0], roster, sites[0])
+    plain = masks.as_words(
+        sites[0].model.head.statistics, np.array(roster.classes), roster.scale, 2
+    )
+    mask = (given.words - plain)[:8].tolist()
+    publics = [bytes.fromhex(card.public) for card in roster.cards]
+    round_id, checks = (
+        bytes.fromhex(roster.id),
+        [bytes.fromhex(each) for each in given.checks.values()],
+    )
+    sorted_ends = b"".join(sorted(publics))
+    known = [round_id, *publics, *checks, sorted_ends, publics[0] + publics[1], bytes(32), b""]
+    known += [bytes.fromhex(roster.model.lift), bytes.fromhex(roster.model.encoder)]
+    known += [shared(one, other) for one in known for other in publics if len(one) == 32]
+    infos = (SAID_SEED + sorted_ends, SAID_SEED, SAID_CHECK, b"")
+    seeds = [each for each in known if len(each) == 32]
+    seeds += [
+        derived(each, salt, info) for each in known for salt in (round_id, b"") for info in infos
+    ]
+    for seed in seeds:
+        assert stream(seed, 8).tolist() != mask
+        assert (-stream(seed, 8)).tolist() != mask
+    private, other = bytes.fromhex(keys[0].private), bytes.fromhex(keys[1].card.public)
+    right = stream(derived(shared(private, other), round_id, infos[0]), 8)
+    assert mask == right.tolist()  # one who has a key finds it in the same way
+
+
+def test_people_compare_the_whole_id(base, sites):
+    roster = round_of(base, sites)[1]
+    assert roster.fingerprint.replace(" ", "") == roster.id
 
 
 # What sites and collector are refused

@@ -24,6 +24,13 @@ from visvm.cli.upkeep import cache_app, weights_app
 from visvm.errors import InputError, VisvmError, escaped
 
 _INTERRUPTED = 130
+_RESUME = "run the same command again to resume"
+_LEFT = {  # by commands that write more than one file, when they are interrupted
+    "bench": f"rows measured so far are kept; {_RESUME}",
+    "sort": f"photos sorted so far are kept; {_RESUME}",
+    "masked": f"a key or card may have been written; {_RESUME}",
+    "demo": "some files may have been written; run the same command again",
+}
 
 app = typer.Typer(
     name="visvm",
@@ -161,11 +168,7 @@ def main() -> None:
         _show_error(*said)
         code = 2
     if code == _INTERRUPTED:
-        left = (
-            "rows measured so far are kept; run the same command again to resume"
-            if "bench" in sys.argv[1:2]
-            else "nothing was changed"
-        )
+        left = _LEFT.get(next(iter(sys.argv[1:]), ""), "nothing was changed")
         _show_error("interrupted", f"interrupted; {left}")
     sys.exit(code)
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import Force, Json, ModelPath, Quiet, home, require_new, require_other
+from visvm.cli.options import (
+    Force,
+    Json,
+    ModelPath,
+    Nested,
+    Quiet,
+    home,
+    require_new,
+    require_other,
+)
 from visvm.cli.plain import PlainCommand, PlainGroup
 from visvm.errors import InputError, ModelFileError, shown
 
@@ -62,6 +71,7 @@ def masked_join(
             callback=home,
         ),
     ],
+    nested: Nested = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -73,7 +83,7 @@ def masked_join(
     card = key.with_suffix(".card")
     if card == key:
         raise InputError("KEY must not end in .card. Call it north.key.", code="masked-key-name")
-    made = join(read(site, sums=False), key.stem, _named_classes(classes))
+    made = join(read(site, sums=False), key.stem, _named_classes(classes, nested))
     if key.exists():
         known = read_note(key, Key)
         if (known.card.site, known.card.classes) != (made.card.site, made.card.classes):
@@ -87,11 +97,11 @@ def masked_join(
     answer({"card": card, "key": key, "classes": n}, said, as_json=as_json, quiet=quiet)
 
 
-def _named_classes(classes: str) -> "list[Label]":
+def _named_classes(classes: str, nested: bool | None) -> "list[Label]":
     from visvm.learning.labelled import read_labelled
 
     if not classes.endswith(".txt"):
-        return list(read_labelled(classes).labels)
+        return list(read_labelled(classes, nested=nested).labels)
     try:
         return [line for line in Path(classes).read_text("utf-8").splitlines() if line.strip()]
     except ValueError as error:
