@@ -160,6 +160,7 @@ def sort(files, generator):
     """A model by one who knows the format, or a damaged image among the photos, to be sorted."""
     done, kind = [], KINDS[generator.integers(len(KINDS))].lower()
     changed = {"x.visvm": files["whole.visvm"], "mixed/x.png": files[f"pictures/{kind}"]}
+    changed["mixed/whole.png"] = files["photos/red/0-0.png"]
     if generator.integers(2):
         changed["x.visvm"] = _signed(files, "whole.visvm", generator, done)
     else:
