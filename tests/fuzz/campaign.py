@@ -33,7 +33,7 @@ ORDER = (
     *("model", "upload", "model", "picture", "model", "journal", "torn_model", "model", "upload"),
     *("model", "picture", "recipe", "model", "upload", "table", "model", "encoder", "model"),
     *("picture", "weights", "model", "upload", "rows", "pickles", "texts", "masked"),
-    *("undo", "sort"),
+    *("undo", "sort", "card"),
 )
 
 WARM = (

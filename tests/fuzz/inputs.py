@@ -169,6 +169,13 @@ def sort(files, generator):
     return Input(changed, (("sort", "x.visvm", "mixed", "sorted", *given),), done)
 
 
+def card(files, generator):
+    """A model by one who knows the format, of which a card is written."""
+    done, name = [], MODELS[generator.integers(len(MODELS))]
+    changed = {"x.visvm": _signed(files, name, generator, done)}
+    return Input(changed, (("card", "x.visvm"),), done)
+
+
 def picture(files, generator):
     """An image of any format, damaged."""
     done, kind = [], KINDS[generator.integers(len(KINDS))].lower()
@@ -272,7 +279,7 @@ def texts(files, generator):
 MAKERS = {
     each.__name__: each
     for each in (
-        *(model, torn_model, journal, masked, undo, sort, picture, table),
+        *(model, torn_model, journal, masked, undo, sort, card, picture, table),
         *(encoder, weights, recipe, rows, pickles, texts),
     )
 }
