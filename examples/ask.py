@@ -8,6 +8,7 @@ A PPM file holds bare pixels; most image programs write it. With Pillow, any pho
 """
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -17,10 +18,14 @@ import onnxruntime
 def read_ppm(path):
     """Return the pixels of a binary PPM file, (height, width, 3)."""
     with open(path, "rb") as file:
-        kind, width, height, white, pixels = file.read().split(maxsplit=4)
-    if (kind, white) != (b"P6", b"255"):
+        content = file.read()
+    gap = rb"(?:\s|#.*\n)+"  # comments too
+    header = re.match(gap.join([rb"P6", rb"(\d+)", rb"(\d+)", rb"255\s"]), content)
+    if header is None:
         sys.exit(f"{path} is not a binary PPM file of 8 bits.")
-    return np.frombuffer(pixels, dtype=np.uint8).reshape(int(height), int(width), 3)
+    width, height = map(int, header.groups())
+    pixels = np.frombuffer(content, np.uint8, 3 * width * height, offset=header.end())
+    return pixels.reshape(height, width, 3)
 
 
 def main(model, photo):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,21 @@ def test_python(place):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout.splitlines() == lines
     imported = re.findall(r"^(?:import|from) (\w+)", (EXAMPLES / "ask.py").read_text(), re.M)
-    assert set(imported) == {"json", "sys", "numpy", "onnxruntime"}
+    assert set(imported) == {"json", "re", "sys", "numpy", "onnxruntime"}
+
+
+def test_pixels_that_look_like_white_space_and_comments_in_a_ppm_file(tmp_path):
+    pixels = bytes([10, 32, 9, 13, 10, 35]) + bytes(range(6))
+    path = tmp_path / "p.ppm"
+    read_ppm = runpy.run_path(str(EXAMPLES / "ask.py"))["read_ppm"]
+    for header in (b"P6\n2 2\n255\n", b"P6 # by hand\n# 9 9\n2\t2 #\n255\n", b"P6 2 2 255 "):
+        path.write_bytes(header + pixels)
+        assert read_ppm(path).tobytes() == pixels
+        assert read_ppm(path).shape == (2, 2, 3)
+    for wrong in (b"P5 2 2 255 ", b"P6 2 2 65535 ", b"P6 2 2 255"):
+        path.write_bytes(wrong + pixels[6:])
+        with pytest.raises(SystemExit, match="not a binary PPM"):
+            read_ppm(path)
 
 
 # The C API is a table of functions whose places never change. No registry has its header, so a

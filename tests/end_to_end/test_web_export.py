@@ -1,7 +1,9 @@
 """A page that was exported asks the model in a browser, also without a network."""
 
 import functools
+import gzip
 import http.server
+import json
 import os
 import shutil
 import threading
@@ -148,6 +150,25 @@ def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
     (folder / "site/mine.html").unlink()
 
 
+def test_into_the_working_folder(exported, packed, tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    monkeypatch.chdir(tmp_path / "site")
+    with refused("folder-foreign", ModelFileError):
+        exported[1].export_web(Path(), replaces=True)
+
+
+def test_files_of_two_exports_have_two_names(exported, packed, tmp_path):
+    names = set()
+    for top in (1, 2):
+        exported[1].export_web(tmp_path / str(top), top=top)
+        said = json.loads((tmp_path / str(top) / "model.json").read_text())
+        names.add(said["files"]["model"])
+        assert (tmp_path / str(top) / said["files"]["model"]).stat().st_size == said["bytes"][
+            "model"
+        ]
+    assert len(names) == 2
+
+
 def test_a_full_disk_leaves_nothing(exported, packed, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -156,6 +177,28 @@ def test_a_full_disk_leaves_nothing(exported, packed, tmp_path, monkeypatch):
     with refused("file-unwritable", ModelFileError):
         exported[1].export_web(tmp_path / "site")
     assert not [each for each in tmp_path.iterdir() if not each.name.endswith(".lock")]
+
+
+def test_a_runtime_that_was_changed_in_the_cache_is_not_used(packed, tmp_path, monkeypatch):
+    monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
+    folder = tmp_path / "runtime" / f"{runtime.PACKAGE}-{runtime.VERSION}"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(runtime.shutil, "which", lambda _: None)
+    other = gzip.compress(b"other")
+    for module, wasm, whole in (
+        (packed.module, packed.wasm, True),
+        (packed.module + b" ", packed.wasm, False),
+        (packed.module, other, False),
+        (packed.module, packed.wasm[:-99], False),
+        (packed.module, b"other", False),
+    ):
+        (folder / runtime.MODULE).write_bytes(module)
+        (folder / f"{runtime.WASM}.gz").write_bytes(wasm)
+        if whole:
+            assert runtime.load_runtime(silent) == packed
+        else:
+            with refused("runtime-missing", WeightsError):
+                runtime.load_runtime(silent)
 
 
 def test_a_runtime_that_cannot_be_had_or_is_another(tmp_path, monkeypatch):
@@ -172,6 +215,10 @@ def test_a_runtime_that_cannot_be_had_or_is_another(tmp_path, monkeypatch):
     npm.write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     npm.chmod(0o755)
     monkeypatch.setattr(runtime.shutil, "which", lambda _: str(npm))
+    with refused("runtime-missing", WeightsError):
+        runtime.load_runtime(silent)
+    npm.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(runtime, "_PATIENCE", 0.2)
     with refused("runtime-missing", WeightsError):
         runtime.load_runtime(silent)
     assert not (tmp_path / "cache").exists()

@@ -20,8 +20,10 @@ from visvm import ImageClassifier
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.transform import TRANSFORMS, Transform
 from visvm.errors import EncoderError, InputError, ModelFileError
-from visvm.model.portable import writing
+from visvm.head.familiarity import ScoreSpread, noted, smoothing
+from visvm.model.portable import answers, writing
 from visvm.model.portable.graph import PortableOptions, portable
+from visvm.model.portable.metadata import described
 from visvm.model.portable.net import IR_VERSION, OPSET, Net
 from visvm.model.portable.pixels import PIXELS, add_pixels
 from visvm.model.predictor import ImagePredictor
@@ -183,6 +185,43 @@ def test_smaller_weights_are_smaller_and_nearly_as_good(model, asked, tmp_path):
     assert 0 < np.abs(scores["int8"] - scores["float32"]).max() < 0.1 * spread
 
 
+def test_known_is_as_exact_with_smaller_weights(model, tmp_path):
+    n, generator = 70, np.random.default_rng(3)
+    labels = np.array([f"{number:02}" for number in range(n)])
+    own = replace(
+        model.model_.head,
+        classes=labels,
+        sums=None,
+        coefficients=generator.normal(size=(61, n)),
+    )
+    features = generator.normal(size=(40, 3 * tiny.WIDTH)).astype(np.float32)
+    held = replace(model.model_, head=own, spread=None, exported_counts=(1,) * n)
+    scores = held.scores(features)
+    spread = ScoreSpread(scores.mean() + generator.normal(size=(n, n)), np.eye(n))
+    unit = np.median(spread.distances(scores).min(axis=1))
+    spread = replace(spread, root=np.linalg.qr(generator.normal(size=(n, n)))[0] / unit)
+    sums = noted(np.geomspace(0.5, 2.0, 101))
+    held = replace(held, spread=spread, calibration=replace(held.calibration, distances=sums))
+    for kind in ("float32", "float16", "int8"):
+        made = portable(held, None, None, PortableOptions(kind, head_only=True))
+        onnx.save(made, tmp_path / "m.onnx")
+        found = run(tmp_path / "m.onnx", layer_features=features)
+        wanted = held.known(found["scores"].astype(float))
+        assert np.ptp(wanted) > 0.1
+        assert found["known"] == pytest.approx(wanted, abs=2e-4)
+
+
+def test_a_graph_that_tells_strangers_otherwise_is_not_written(model, tmp_path, monkeypatch):
+    def turned(sums):
+        weights, width = smoothing(sums)
+        return weights, -width
+
+    monkeypatch.setattr(answers, "smoothing", turned)
+    with refused("export-differs", EncoderError):
+        model.export_onnx(tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 def wide(head, width):
     """A head with a larger map, of other numbers."""
     from visvm.head.lift import KernelMap, Lift
@@ -287,6 +326,23 @@ def test_an_encoder_of_a_newer_opset_keeps_it(place, asked, tmp_path):
     made.export_onnx(tmp_path / "m.onnx")
     compare(made, tmp_path / "m.onnx", asked)
     assert onnx.load(tmp_path / "m.onnx").opset_import[0].version == 20
+
+
+def test_an_encoder_that_names_the_standard_operators_in_full(place, asked, tmp_path):
+    def change(made):
+        made.opset_import[0].domain = made.graph.node[0].domain = "ai.onnx"
+
+    made = encoder_of(place, tmp_path, change)
+    made.export_onnx(tmp_path / "m.onnx")
+    compare(made, tmp_path / "m.onnx", asked)
+    assert [each.domain for each in onnx.load(tmp_path / "m.onnx").opset_import] == [""]
+
+
+def test_the_encoder_is_named_with_its_form(model):
+    for name in ("dinov2-s14@336", "dinov2-s14@224:112", "dinov2-s14"):
+        own = replace(model.model_.encoder, name=name)
+        entries = described(replace(model.model_, encoder=own), "uint8", "float32")
+        assert json.loads(entries["visvm.encoder"])["name"] == name
 
 
 def test_an_encoder_in_torch_is_refused(model, tmp_path):

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from visvm import __version__
-from visvm.cli import advise, ask, bench, card, check, learn, serve, sites, sort, undo
+from visvm.cli import advise, ask, bench, card, check, export, learn, serve, sites, sort, undo
 from visvm.cli.masked import masked_app
 from visvm.cli.options import Json, Quiet, in_options
 from visvm.cli.plain import PlainCommand, PlainGroup
@@ -134,7 +134,7 @@ _COMMANDS = {
         *(ask.info, advise.suggest, serve.serve),
     ),
     "Put a model right": (undo.undo, learn.forget, learn.rename_class, learn.forget_class),
-    "Several models, several sites": (sites.merge, sites.unmerge, sites.export, card.card),
+    "Several models, several sites": (sites.merge, sites.unmerge, export.export, card.card),
     "This machine": (doctor, demo),
     "Research": (bench.bench, bench.report),
 }

@@ -89,12 +89,12 @@ def _known(net: Net, scores: str, spread: ScoreSpread, weights: Array, width: fl
     # Differences of scores from a centre in the middle, so that squares of float32 keep digits.
     middle = spread.centres.mean(axis=0)
     centres = (spread.centres - middle) @ spread.root
-    inside = net.op(
-        "MatMul", net.op("Sub", scores, net.constant(middle)), net.constant(spread.root)
-    )
+    root = net.constant(spread.root, exact=True)
+    inside = net.op("MatMul", net.op("Sub", scores, net.constant(middle, exact=True)), root)
     lengths = net.op("ReduceSumSquare", inside, net.constant([1], np.int64), keepdims=1)
-    across = net.op("MatMul", inside, net.constant(-2.0 * centres.T))
-    squares = net.op("Add", lengths, net.constant(np.square(centres).sum(axis=1)))
+    across = net.op("MatMul", inside, net.constant(-2.0 * centres.T, exact=True))
+    own = net.constant(np.square(centres).sum(axis=1), exact=True)
+    squares = net.op("Add", lengths, own)
     squares = net.op("Add", squares, across)
     nearest = net.op("ReduceMin", squares, net.constant([1], np.int64), keepdims=1)
     scaled = net.op("Div", nearest, net.constant(len(centres)))

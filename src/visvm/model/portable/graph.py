@@ -125,7 +125,9 @@ def _raised(encoder: ModelProto) -> ModelProto:
             "with --head-only (head_only=True).",
             code="operators-nonstandard",
         )
-    (opset,) = (each.version for each in encoder.opset_import if each.domain in ("", "ai.onnx"))
+    for each in (*encoder.opset_import, *encoder.graph.node):
+        each.domain = "" if each.domain == "ai.onnx" else each.domain  # two names of one
+    (opset,) = (each.version for each in encoder.opset_import if not each.domain)
     if opset >= OPSET:
         return encoder
     try:

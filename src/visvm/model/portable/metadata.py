@@ -41,13 +41,14 @@ def described(model: Model, kind: str | None, precision: str) -> dict[str, str]:
     """
     encoder = model.encoder
     bare, _ = named(encoder.name)
+    name = bare if bare in CATALOG else "a file of its owner"
     licence = CATALOG[bare].licence if bare in CATALOG else "unknown"
     alone = _HEAD_HOW_TO.format(width=model.head.settled.lift.n_inputs)
     return {
         LABELS: json.dumps(model.classes.tolist(), ensure_ascii=False),
         "visvm.encoder": json.dumps(
             {
-                "name": bare if bare in CATALOG else "a file of its owner",
+                "name": f"{name}{encoder.name.removeprefix(bare)}",
                 "sha256": encoder.digest,
                 "licence": licence,
                 "transform": encoder.transform,

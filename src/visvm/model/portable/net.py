@@ -10,6 +10,9 @@ from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 OPSET = 18
 """The first in which Resize can filter as Pillow does, and take some of the axes."""
 
+EXACT = "visvm/exact_"
+"""Before the names of constants that stay float32 in every precision."""
+
 IR_VERSION = 8  # that of this opset: older runtimes read it too
 
 
@@ -27,9 +30,9 @@ class Net:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def constant(self, value: Any, dtype: Any = np.float32) -> str:
+    def constant(self, value: Any, dtype: Any = np.float32, *, exact: bool = False) -> str:
         """Add a constant; return its name."""
-        name = f"visvm/constant_{len(self.constants)}"
+        name = f"{EXACT if exact else 'visvm/constant_'}{len(self.constants)}"
         array: NDArray[Any] = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
         self.constants.append(numpy_helper.from_array(array, name))
         return name

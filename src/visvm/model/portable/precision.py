@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from visvm.errors import InputError
+from visvm.model.portable.net import EXACT
 
 PRECISIONS = ("float32", "float16", "int8")
 _SMALLEST = 4096  # numbers in a tensor; below, there is nothing to save
@@ -38,12 +39,13 @@ def store_smaller(model: ModelProto, precision: str) -> None:
     kept: list[TensorProto] = []
     nodes: list[NodeProto] = []
     for tensor in graph.initializer:
-        if tensor.data_type != TensorProto.FLOAT or np.prod(tensor.dims) < _SMALLEST:
+        small = tensor.data_type != TensorProto.FLOAT or np.prod(tensor.dims) < _SMALLEST
+        if small or tensor.name.startswith(EXACT):
             kept.append(tensor)
             continue
         values, axis = numpy_helper.to_array(tensor), axes.get(tensor.name)
-        small = precision == "int8" and axis is not None
-        stored, scale = _eight_bits(values, axis or 0) if small else _half(values)
+        eight = precision == "int8" and axis is not None
+        stored, scale = _eight_bits(values, axis or 0) if eight else _half(values)
         kept += [
             numpy_helper.from_array(stored, f"{tensor.name}/stored"),
             numpy_helper.from_array(scale, f"{tensor.name}/scale"),

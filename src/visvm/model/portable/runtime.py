@@ -7,10 +7,11 @@ as a file. What is kept in the user's cache folder is what a web page needs of i
 import base64
 import gzip
 import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,11 @@ WASM = "ort-wasm-simd-threaded.asyncify.wasm"
 """With WebGPU and without: one file does both."""
 
 SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+MODULE_SHA256 = "0730816731ce2cdfb06f273da065d4a1c7091eb9d1756a83b2916c8a89d015e2"
+WASM_SHA256 = "39f9f0894d478800487ed9f7dbe92618498db320cf55c8e3d89adff8dce658da"
+"""Of the two files as they are in the package: what is kept is checked at every load."""
+
+_PATIENCE = 600.0  # seconds, for npm
 _BY_HAND = (
     f"run 'npm pack {PACKAGE}@{VERSION}' on another machine, and give its file with --runtime FILE "
     "(runtime=…)"
@@ -51,8 +57,9 @@ def load_runtime(progress: Progress, source: Path | None = None) -> Runtime:
     """
     folder = cache_folder() / "runtime" / f"{PACKAGE}-{VERSION}"
     module, wasm = folder / MODULE, folder / f"{WASM}.gz"
-    if source is None and module.is_file() and wasm.is_file():
-        return Runtime(module.read_bytes(), wasm.read_bytes())
+    kept = _kept(module, wasm) if source is None else None
+    if kept is not None:
+        return kept
     progress("fetching the runtime", 0, 0)
     if source is not None:
         runtime = _read(source)
@@ -73,6 +80,19 @@ def load_runtime(progress: Progress, source: Path | None = None) -> Runtime:
     return runtime
 
 
+def _kept(module: Path, wasm: Path) -> Runtime | None:
+    """Return what is kept, if it is what was fetched."""
+    with suppress(OSError, EOFError, zlib.error):
+        kept = Runtime(module.read_bytes(), wasm.read_bytes())
+        contents = kept.module, gzip.decompress(kept.wasm)
+        if tuple(hashlib.sha256(each).hexdigest() for each in contents) == (
+            MODULE_SHA256,
+            WASM_SHA256,
+        ):
+            return kept
+    return None
+
+
 def _packed_by_npm(folder: Path) -> Path:
     """Let npm download the package into a folder."""
     npm = shutil.which("npm")
@@ -83,9 +103,16 @@ def _packed_by_npm(folder: Path) -> Path:
             code="runtime-missing",
         )
     command = [npm, "pack", "--ignore-scripts", "--silent", f"{PACKAGE}@{VERSION}"]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired as error:
+        raise WeightsError(
+            f"npm has not downloaded {PACKAGE} {VERSION} in {_PATIENCE:g} s. "
+            f"Check the network and npm's settings, or {_BY_HAND}.",
+            code="runtime-missing",
+        ) from error
     path = next(folder.glob("*.tgz"), None)
     if done.returncode or path is None:
         raise WeightsError(

@@ -20,7 +20,7 @@ from visvm.model.portable.writing import Written, made_content
 from visvm.model.state import Model
 
 _ABOUT, _MARK = "model.json", "visvm export --web"
-_MODEL, _WASM = "model.onnx", f"{WASM}.gz"
+_WASM = f"{WASM}.gz"
 _MANIFEST = {
     "name": "What is it?",
     "start_url": "./",
@@ -54,7 +54,9 @@ def write_web(
     """
     folder = Path(os.path.abspath(folder))  # that "." has a name
     content, made = made_content(model, encoder, options)
-    files = {_MODEL: content, MODULE: runtime.module, _WASM: runtime.wasm}
+    # a name of its own, so that no cache between takes it for that of another export
+    name = f"model.{hashlib.sha256(content).hexdigest()[:16]}.onnx"
+    files = {name: content, MODULE: runtime.module, _WASM: runtime.wasm}
     page = resources.files("visvm.model.portable") / "page"
     files |= {each.name: each.read_bytes() for each in page.iterdir() if each.is_file()}
     files["manifest.webmanifest"] = json.dumps(_MANIFEST, indent=1).encode()
@@ -64,7 +66,7 @@ def write_web(
         "labels": model.classes.tolist(),
         "unknown": UNKNOWN,
         "digest": _digest(files),
-        "files": {"model": _MODEL, "wasm": _WASM, "runtime": f"./{MODULE}"},
+        "files": {"model": name, "wasm": _WASM, "runtime": f"./{MODULE}"},
         "bytes": {"model": len(content), "wasm": len(runtime.wasm)},
     }
     files[_ABOUT] = json.dumps(about, ensure_ascii=False).encode()

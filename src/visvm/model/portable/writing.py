@@ -18,7 +18,7 @@ from visvm.errors import EncoderError, InputError, ModelFileError, shown
 from visvm.head.calibration import probabilities
 from visvm.head.memory import human_bytes
 from visvm.model.container import locked, rewritten
-from visvm.model.portable.answers import PROBABILITIES
+from visvm.model.portable.answers import KNOWN, PROBABILITIES
 from visvm.model.portable.graph import IMAGE, INSIDE, PortableOptions, portable
 from visvm.model.state import Model
 
@@ -40,8 +40,8 @@ class Written:
         Of the file, and how many of them are the encoder's weights.
     precision : str
     difference : float
-        The largest difference of a probability from that of the model, on the picture that the file
-        was tried on.
+        The largest difference of a probability, or of ``known``, from that of the model, on the
+        picture that the file was tried on.
     already_done : bool
         Whether the file was there, with this very content.
     """
@@ -152,12 +152,17 @@ def _difference(
         given = levels if options.pixels == "uint8" else levels.astype(np.float32) / 255
         taken = {IMAGE: given[None]}
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    (found,) = session.run([PROBABILITIES], taken)
-    wanted = probabilities(model.scores(features), model.calibration.likelihoods)
-    difference = float(np.abs(found - wanted).max())
+    scores = model.scores(features)
+    wanted = {PROBABILITIES: probabilities(scores, model.calibration.likelihoods)}
+    known = model.known(scores)
+    if known is not None:
+        wanted[KNOWN] = known
+    found = session.run([*wanted], taken)
+    far = [np.abs(each - own).max() for each, own in zip(found, wanted.values(), strict=True)]
+    difference = float(np.max(far))  # NaN where there is one
     if not difference <= _TOLERANCE[options.precision]:  # NaN too
         raise EncoderError(
-            "In ONNX Runtime the exported graph gives other probabilities than the model (by "
+            "In ONNX Runtime the exported graph gives other answers than the model (by "
             f"{difference:.2g}). Export in float32, or write the head alone with --head-only "
             "(head_only=True).",
             code="export-differs",
