@@ -75,7 +75,7 @@ def test_every_section_and_every_file_is_there(whole):
     assert written[:2] == [folder / "report.html", folder / "report.md"]
     assert all(path.is_file() for path in written)
     titles = re.findall(r"^## (.+)$", (folder / "report.md").read_text("utf-8"), re.MULTILINE)
-    assert len(titles) == len(SECTIONS)
+    assert len(titles) == len(SECTIONS) - 1  # no method with text was run
     kinds = {re.match(r"[a-z]+", path.name)[0] for path in written[2:]}
     assert kinds == {
         *(

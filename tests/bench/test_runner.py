@@ -223,7 +223,7 @@ def test_a_method_that_cannot_run_is_said_to_be_left_out(place):
     ("needs", "installed", "reason"),
     [
         (("features",), False, None),
-        (("features", "text"), True, "mine needs a text encoder"),
+        (("features", "text"), True, "mine needs the text features"),
         (("images",), True, "mine needs the images themselves"),
         (("features", "torch"), False, "pip install 'visvm[torch]'"),
         (("features", "torch"), True, None),

@@ -21,7 +21,7 @@ import numpy as np
 from tests import tiny
 from tests.crash.power import Tree
 from visvm import ImageClassifier
-from visvm.cli import learn, masked, sites, undo, upkeep
+from visvm.cli import export, learn, masked, sites, undo, upkeep
 from visvm.encoders import loading
 from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Preprocessing
@@ -135,7 +135,7 @@ class Photos:
     def with_site(self) -> None:
         """A model, and the sums of a site."""
         self.base()
-        sites.export(MODEL, for_site=Path("site.visvm"), quiet=True)
+        export.export(MODEL, for_site=Path("site.visvm"), quiet=True)
         sums = {"statistics_only": Path("site.sums"), "reveal": True, **QUIET}
         learn.learn(Path("site.visvm"), self.more, **sums)
 
@@ -155,7 +155,7 @@ def model_commands(folder: Path) -> Iterator[Command]:
     rename = partial(learn.rename_class, MODEL, "red", quiet=True)
     sums = {"statistics_only": Path("blue.sums"), "reveal": True, **QUIET}
     merge = partial(sites.merge, models=[MODEL, Path("site.sums")], quiet=True)
-    export = partial(sites.export, MODEL, quiet=True)
+    exporting = partial(export.export, MODEL, quiet=True)
     yield from (
         Command("learn, a new model", lambda: None, photos.base),
         Command("learn, a thin model", photos.base, more),
@@ -182,9 +182,11 @@ def model_commands(folder: Path) -> Iterator[Command]:
         Command(
             "rename-class, no hard links", partial(_copied, grown), partial(_copied, rename, "x")
         ),
-        Command("export", photos.base, partial(export, Path("out.visvm"))),
-        Command("export OUT.onnx", photos.base, partial(export, Path("out.onnx"), head_only=True)),
-        Command("export --for-site", photos.base, partial(export, for_site=Path("a.visvm"))),
+        Command("export", photos.base, partial(exporting, Path("out.visvm"))),
+        Command(
+            "export OUT.onnx", photos.base, partial(exporting, Path("out.onnx"), head_only=True)
+        ),
+        Command("export --for-site", photos.base, partial(exporting, for_site=Path("a.visvm"))),
     )
     yield from _masked_commands(photos)
     yield from _cache_commands(photos)

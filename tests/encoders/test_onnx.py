@@ -60,16 +60,16 @@ def tiny_entry(folder):
     preprocessing = Preprocessing(tiny.SIDE, tiny.SIDE, tiny.MEAN, tiny.STD)
     digest, size = weights.file_digest(path), path.stat().st_size
     entry = catalog.CatalogEntry(
-        "tiny",
-        "tiny",
-        "none",
-        "parcel",
-        "1",
-        path.name,
-        size,
-        digest,
-        tiny.BLOCKS,
-        preprocessing,
+        name="tiny",
+        what="tiny",
+        licence="none",
+        project="parcel",
+        version="1",
+        member=path.name,
+        n_bytes=size,
+        sha256=digest,
+        blocks=tiny.BLOCKS,
+        preprocessing=preprocessing,
         projection=ENDS,
     )
     return entry, path

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.slow
 
 PATHS = {
     "/api/health", "/api/ready", "/metrics", "/api/model", "/api/history", "/api/model/file",
-    "/api/predict", "/api/evaluate", "/api/suggest", "/api/explain", "/api/learn",
-    "/api/forget", "/api/classes/rename", "/api/classes/forget", "/api/undo", "/api/jobs/{id}",
-    "/api/jobs/{id}/events", "/api/jobs/{id}/cancel",
+    "/api/predict", "/api/check", "/api/evaluate", "/api/suggest", "/api/explain",
+    "/api/learn", "/api/forget", "/api/classes/rename", "/api/classes/forget", "/api/undo",
+    "/api/jobs/{id}", "/api/jobs/{id}/events", "/api/jobs/{id}/cancel",
 }  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def test_no_request_breaks_the_service(schema, mode):
     assert len(operations) == len(PATHS)
     if mode is GenerationMode.NEGATIVE:  # without a body there is nothing wrong to send
         operations = [each for each in operations if each.body]
-        assert len(operations) == 9
+        assert len(operations) == 10
     for operation in operations:
 
         @given(case=operation.as_strategy(generation_mode=mode))

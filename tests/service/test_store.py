@@ -23,10 +23,10 @@ def test_questions_are_answered_by_the_old_model_until_the_new_one_is_on_disk(
     written, go_on = threading.Event(), threading.Event()
     save = ImageClassifier.save
 
-    def held(model, path):
+    def held(model, path, **options):
         written.set()
         assert go_on.wait(30)
-        save(model, path)
+        save(model, path, **options)
 
     monkeypatch.setattr(ImageClassifier, "save", held)
     job = taught.upload("/api/learn", *photos(place / "yellow"))

@@ -129,20 +129,22 @@ def _export_model(
     from visvm.cli.reporting import answer_change
     from visvm.head.memory import human_bytes
     from visvm.image_classifier import ImageClassifier
+    from visvm.model.container import locked
     from visvm.model.file import read_header
 
     classifier, site = ImageClassifier.load(model, for_prediction=True), None
-    if not force and classifier.has_exported(written, for_site=for_site):
-        known = read_header(written).site if for_site else None
-        return answer_made(written, as_json, quiet, site=known)
-    require_new(written, force)
-    require_other(written, model, "Exporting")
-    if for_site:
-        site = classifier.export_for_site(written)
-        what = f"for site {site}"
-    else:
-        classifier.export(written)
-        what = f"of {human_bytes(model.stat().st_size)}"
+    with locked(written):  # also to look, so that a lock file that a kill has left goes
+        if not force and classifier.has_exported(written, for_site=for_site):
+            known = read_header(written).site if for_site else None
+            return answer_made(written, as_json, quiet, site=known)
+        require_new(written, force)
+        require_other(written, model, "Exporting")
+        if for_site:
+            site = classifier.export_for_site(written)
+            what = f"for site {site}"
+        else:
+            classifier.export(written)
+            what = f"of {human_bytes(model.stat().st_size)}"
     said = f"{written}: {human_bytes(written.stat().st_size)}, {what}"
     return answer_change(written, said, as_json, quiet, site=site)
 

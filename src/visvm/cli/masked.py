@@ -185,7 +185,7 @@ def masked_sums(
     require_other(output, sums, "Masking")
     who = read_note(roster, Roster)
     read_note(key, Key)  # before a lock is made beside it
-    with locked(key):
+    with locked(key), locked(output):
         own, given = read_note(key, Key), SiteStatistics.load(sums)
         made, noted = mask(own, who, given), masked_once(own, who, given)
         if force or not (output.exists() and made.are_in(output)):

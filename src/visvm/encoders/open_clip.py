@@ -97,7 +97,7 @@ def load_checkpoint(
         "image_size": own,
         "hidden_act": "quick_gelu" if model.get("quick_gelu") else "gelu",
     }
-    state = _converted(visual, path, "vision_model.", _OUTER)
+    state = _converted(visual, path, "visual.", "vision_model.", _OUTER)
     if _projects_cls(visual, vision):
         state["visual_projection.weight"] = visual["proj"].T.contiguous()
         settings["projection_dim"] = visual["proj"].shape[1]
@@ -140,7 +140,7 @@ def read_text_half(path: Path) -> tuple[Any, "State", float]:
         hidden_act="quick_gelu" if said.get("quick_gelu") else "gelu",
         eos_token_id=2,  # which means the greatest id, as open_clip has it
     )
-    state = _converted(text, path, "text_model.", _TEXT_OUTER)
+    state = _converted(text, path, "", "text_model.", _TEXT_OUTER)
     state["text_projection.weight"] = text["text_projection"].T.contiguous()
     scale = float(text["logit_scale"].exp()) if "logit_scale" in text else 100.0
     return config, state, scale
@@ -287,8 +287,13 @@ def _projects_cls(visual: "State", vision: dict[str, Any]) -> bool:
     )
 
 
-def _converted(tower: "State", path: Path, prefix: str, outer: dict[str, str]) -> "State":
-    """Rename the weights as in transformers; split the projection to queries, keys and values."""
+def _converted(
+    tower: "State", path: Path, said: str, prefix: str, outer: dict[str, str]
+) -> "State":
+    """Rename the weights as in transformers; split the projection to queries, keys and values.
+
+    In the file, what these weights are called begins with `said`.
+    """
     state: State = {}
     for key, value in tower.items():
         block = _BLOCK.fullmatch(key)
@@ -302,7 +307,7 @@ def _converted(tower: "State", path: Path, prefix: str, outer: dict[str, str]) -
             continue
         if value.shape[0] % 3:
             raise WeightsError(
-                f"{key} in {path} does not split into queries, keys and values: its shape "
+                f"{said}{key} in {path} does not split into queries, keys and values: its shape "
                 f"is {tuple(value.shape)}. Get the file again.",
                 code="weights-shape",
             )

@@ -41,7 +41,7 @@ class Unlearned:
 def estimated(
     found: Unlearned, counts: Sequence[int], measured: Array, n_again: int
 ) -> SessionEstimate | None:
-    """Return how accurate a model is, as photos of the last session tell.
+    """Return how accurate a model is, as photos of the last session tell; None of one class.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def estimated(
         Photos that the session has twice.
     """
     some = np.array(counts)[found.targets] > 1
-    if not some.any():
+    if len(counts) < 2 or not some.any():
         return None
     scores, targets, labels = found.scores[some], found.targets[some], found.labels[some]
     right = scores.argmax(axis=1) == targets
