@@ -14,8 +14,8 @@ from tests import tiny
 from tests.refusals import refused
 from visvm import ImageClassifier, IncrementalLSSVC, VisClassifier
 from visvm.encoders.memory import MemoryImage
-from visvm.encoders.sources import sources_of
-from visvm.errors import InputError
+from visvm.encoders.sources import listed, sources_of
+from visvm.errors import ImageError, InputError
 from visvm.head.calibration import probabilities
 from visvm.learning.labelled import read_labelled
 from visvm.progress import watched
@@ -71,6 +71,26 @@ def test_an_array_is_kept_as_it_is(shape, kind):
 def test_other_arrays_are_refused(model, array):
     with refused("image-array", InputError):
         model.predict(array)
+
+
+@pytest.mark.parametrize("kind", ["closed", "closed file", "La"])
+def test_what_pillow_cannot_give_is_named_by_its_place(model, paths, kind):
+    good = np.zeros((4, 4, 3), dtype=np.uint8)
+    image = Image.new("LA", (4, 4)).convert("La") if kind == "La" else Image.open(paths[0])
+    if kind == "closed":
+        image.load()
+    if kind != "La":
+        image.close()
+    for ask in (model.predict, lambda images: model.learn(images, ["red", "red"])):
+        with refused("images-unreadable", ImageError) as caught:
+            ask([good, image])
+        assert "photo 2 of those given" in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_an_array_of_one_path_is_one_path():
+    assert listed(np.array("a.jpg")) == ["a.jpg"]
+    assert listed(np.array("a.jpg", dtype=object)) == ["a.jpg"]
 
 
 @pytest.mark.parametrize("thing", [5, None, float("nan"), {"a": 1}])

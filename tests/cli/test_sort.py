@@ -1,6 +1,7 @@
 """``visvm sort``, ``predict --csv``, and what ``evaluate`` says of single photos."""
 
 import csv
+import errno
 import io
 import json
 import os
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests import tiny
+from tests.refusals import refused
+from visvm import InputError
 from visvm.cli import sort
-from visvm.cli.sort import NONE, folder_names
+from visvm.cli.sort import NONE, Move, carry_out, folder_names
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +47,14 @@ def test_photos_go_into_a_folder_for_every_answer(visvm):
     assert code == 0
     assert "copies to make" in out
     assert not os.path.exists("out")
-    code, _, err = visvm("sort", "m.visvm", "new", "out", "--unknown", "off")
-    assert code == 0
+    code, out, err = visvm("sort", "m.visvm", "new", "out", "--unknown", "off")
+    assert code == 2
+    assert "copies to make" in out
     assert "--yes" in err
+    assert not os.path.exists("out")
+    said = visvm("sort", "m.visvm", "new", "out", "--unknown", "off", "--json")
+    assert said[0] == 2
+    assert json.loads(said[1])["error"]["code"] == "yes-missing"
     assert not os.path.exists("out")
     given = ("sort", "m.visvm", "new", "out", "--unknown", "off", "--yes")
     assert visvm(*given)[0] == 0
@@ -70,6 +78,48 @@ def test_nothing_is_ever_replaced(visvm):
         found = tree("out")
         assert found["red/3-0.png"] == b"mine"
         assert len([name for name in found if name.startswith("red/")]) == 3
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_comes_while_it_copies_is_not_replaced(tmp_path, monkeypatch, links):
+    source, target = tmp_path / "a.png", tmp_path / "out" / "a.png"
+    source.write_bytes(b"photo")
+    move = Move(str(source), str(target), "red", unknown=False, there=False)
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    carry_out([move], link=False)
+    assert tree(tmp_path / "out") == {"a.png": b"photo"}
+    target.write_bytes(b"mine")
+    monkeypatch.setattr(os.path, "lexists", lambda path: False)  # it comes after any look
+    with refused("file-exists", InputError):
+        carry_out([move], link=False)
+    assert tree(tmp_path / "out") == {"a.png": b"mine"}
+
+
+def no_links(*paths):
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+def test_photos_with_long_names(visvm):
+    long = "x" * 248 + ".png"
+    for folder, place in (("a", 0), ("b", 1)):
+        os.makedirs(f"long/{folder}")
+        photo = sorted(Path("new/red").iterdir())[place]
+        Path(f"long/{folder}/{long}").write_bytes(photo.read_bytes())
+    given = ("sort", "m.visvm", "long", "out", "--unknown", "off", "--yes")
+    for done in (2, 0):
+        code, out, _ = visvm(*given, "--json")
+        assert (code, json.loads(out)["done"]) == (0, done)
+    names = [Path(name).name for name in tree("out")]
+    assert sorted(names) == ["x" * 247 + " (2).png", long]
+
+
+def test_a_folder_on_another_drive_is_not_inside(visvm, monkeypatch):
+    def of_two_drives(paths):
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr(os.path, "commonpath", of_two_drives)
+    assert visvm("sort", "m.visvm", "new", "out", "--yes", "--quiet")[0] == 0
 
 
 def test_links_and_photos_of_nothing_known(visvm):
@@ -111,6 +161,23 @@ def test_predictions_as_a_table(visvm):
     assert [row["path"] for row in rows] == [each["path"] for each in answers]
     assert [float(row["score"]) for row in rows] == [each["score"] for each in answers]
     assert visvm("predict", "m.visvm", "new", "--csv", "--json")[0] == 2
+
+
+def test_a_table_steers_no_terminal_and_always_has_a_header(visvm, monkeypatch):
+    name = "red\x1b[2J.png"
+    os.mkdir("odd")
+    Path("odd", name).write_bytes(sorted(Path("new/red").iterdir())[0].read_bytes())
+    assert name in visvm("predict", "m.visvm", "odd", "--csv")[1]
+    with monkeypatch.context() as on_a_terminal:
+        on_a_terminal.setattr("visvm.cli.ask.sys.stdout.isatty", lambda: True)
+        said = visvm("predict", "m.visvm", "odd", "--csv", "--quiet")[1]
+    assert "\x1b" not in said
+    assert "red" in said
+    Path("broken.png").write_text("no image")
+    code, out, _ = visvm("predict", "m.visvm", "broken.png", "--csv")
+    assert (code, out) == (2, "path,label,score,known,unknown\n")
+    said = visvm("predict", "m.visvm", "new", "--csv", "--top", "3")
+    assert (said[0], said.error_code) == (2, "option-csv-or-top")
 
 
 def test_wrong_answers_are_named(visvm):

@@ -36,7 +36,9 @@ def predict(
             help="Images, folders, or patterns such as 'photos/*.jpg'.", metavar="IMAGE…"
         ),
     ],
-    top: Annotated[int, typer.Option(min=1, help="How many classes to name.")] = 5,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many classes to name; 5 by default.")
+    ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
     ] = False,
@@ -76,23 +78,28 @@ def predict(
     if as_csv and as_json:
         advice = "--csv and --json were both given. Leave one of them out."
         raise InputError(advice, code="option-csv-or-json")
+    if as_csv and top is not None:
+        advice = "--csv gives one class an image, and --top was given. Leave one of them out."
+        raise InputError(advice, code="option-csv-or-top")
     rate, share = rate_of(unknown), _share(sure, "--sure", code="sure-share")
     paths = expand_images(images)
     predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
     tell_views(views, quiet)
-    unreadable, n_answers = [], 0
-    how: Any = {"top": top, "raw": raw, "unknown": rate, "sure": share, "views": views}
+    unreadable = []
+    how: Any = {"top": top or 5, "raw": raw, "unknown": rate, "sure": share, "views": views}
+    if as_csv:
+        _write_row("path", "label", "score", "known", "unknown")
     # Lines that appear one by one are progress enough; a bar between them would tear them.
     with progress_bars(quiet, bars=not out().is_terminal) as progress:
         for outcome in predictor.predict_stream(paths, **how, progress=progress):
             if isinstance(outcome, Unreadable):
                 unreadable.append(outcome)
+            elif as_csv:
+                known = "" if outcome.known is None else outcome.known
+                rest = outcome.score, known, int(outcome.unknown)
+                _write_row(outcome.path, outcome.label, *rest)
             else:
-                if as_csv:
-                    _write_row(outcome, first=n_answers == 0)
-                else:
-                    _show_answer(outcome, raw=raw, as_json=as_json)
-                n_answers += 1
+                _show_answer(outcome, raw=raw, as_json=as_json)
     refuse_unreadable(unreadable, "")
 
 
@@ -119,16 +126,15 @@ def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
     console.print("".join(f" · {each}" for each in best[1:]), style="dim", markup=False)
 
 
-def _write_row(answer: "Prediction", *, first: bool) -> None:
-    """Write an answer as a row of a table, below its header if it is the first."""
+def _write_row(*cells: object) -> None:
+    """Write a row of a table, in which no text is a formula; escaped on a terminal."""
+    from visvm.errors import escaped
     from visvm.formats import as_cell
 
-    rows = csv.writer(sys.stdout, lineterminator="\n")
-    if first:
-        rows.writerow(("path", "label", "score", "known", "unknown"))
-    known = "" if answer.known is None else answer.known
-    path, label = as_cell(answer.path), as_cell(answer.label)
-    rows.writerow((path, label, answer.score, known, int(answer.unknown)))
+    texts = [as_cell(each) if isinstance(each, str) else each for each in cells]
+    if sys.stdout.isatty():
+        texts = [escaped(each) if isinstance(each, str) else each for each in texts]
+    csv.writer(sys.stdout, lineterminator="\n").writerow(texts)
 
 
 def rate_of(text: str) -> float | None:

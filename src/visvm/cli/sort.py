@@ -1,5 +1,7 @@
 """``visvm sort``: photos into a folder for every answer."""
 
+import errno
+import hashlib
 import os
 import re
 import sys
@@ -13,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visvm.cli.options import Json, ModelPath, NoCache, Quiet, Where, home
-from visvm.errors import InputError
-from visvm.files import flush_folder, make_folder, part_of, written
+from visvm.errors import InputError, shown
+from visvm.files import flush_folder, make_folder, written
 
 if TYPE_CHECKING:
     from visvm.model.results import Prediction
@@ -23,6 +25,7 @@ NONE = "none of these"
 """The folder of photos that show none of the classes; another if a class has this name."""
 
 _MOST_BYTES = 200  # of a folder's name
+_MOST_OF_FILE = 255  # of a file's name, where the system does not say
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # by Windows
 
 
@@ -99,12 +102,15 @@ def sort(
     moves = plan(found, output, predictor.classes_, link=link)
     to_do = [move for move in moves if not move.there]
     if not dry_run and to_do and not yes:
-        _show(moves, output, link)
-        if not (sys.stdin.isatty() and typer.confirm("Do it?", err=True)):
-            note("Nothing was done. Run it with --yes to do it.")
+        if not as_json:
+            _show(moves, output, link)
+        if as_json or not sys.stdin.isatty():
+            raise InputError("Nothing was done. Run it with --yes to do it.", code="yes-missing")
+        if not typer.confirm("Do it?", err=True):
+            note("Nothing was done.")
             return
     if not dry_run:
-        carry_out(to_do, link=link)
+        carry_out(moves, link=link)
     done = 0 if dry_run else len(to_do)
     facts = {"done": done, "photos": [asdict(move) for move in moves]}
     answer(facts, lambda: _tell(moves, output, link, dry_run), as_json=as_json, quiet=quiet)
@@ -125,7 +131,10 @@ def _answers(outcomes: "Iterable[object]", skip_unreadable: bool) -> "list[Predi
 def _check_output(folder: Path, output: Path) -> None:
     """Refuse an output that the photos would come from next time."""
     here, there = os.path.realpath(folder), os.path.realpath(output)
-    if os.path.commonpath([here, there]) == here:
+    inside = False
+    with suppress(ValueError):  # two drives of Windows
+        inside = os.path.commonpath([here, there]) == here
+    if inside:
         raise InputError(
             f"{output} is inside {folder}, so sorted photos would be sorted again. "
             "Choose a folder elsewhere.",
@@ -142,29 +151,51 @@ def plan(
     answers: "Sequence[Prediction]", output: Path, classes: Sequence[str | int], *, link: bool
 ) -> list[Move]:
     """Return where photos go, in their order; the same photos always go to the same places."""
-    folders, taken = folder_names(classes), set[str]()
+    folders, taken, most = folder_names(classes), set[str](), _most_bytes(output)
     moves = []
     for each in answers:
         folder = output / (folders[None] if each.unknown else folders[each.label])
         source = Path(each.path)
-        target, there = _free(source, folder, taken, link)
+        target, there = _free(source, folder, taken, link, most)
         taken.add(os.path.normcase(target))
         moves.append(Move(str(source), str(target), each.label, each.unknown, there))
     return moves
 
 
-def _free(source: Path, folder: Path, taken: set[str], link: bool) -> tuple[Path, bool]:
+def _free(source: Path, folder: Path, taken: set[str], link: bool, most: int) -> tuple[Path, bool]:
     """Return a name that no other photo has, and whether the photo is there already."""
     number = 1
     while True:
-        more = "" if number == 1 else f" ({number})"
-        target = folder / f"{source.stem}{more}{source.suffix}"
+        stem, ending = source.stem, ("" if number == 1 else f" ({number})") + source.suffix
+        while stem and len(os.fsencode(stem + ending)) > most:
+            stem = stem[:-1]
+        target = folder / (stem + ending)
         if os.path.normcase(target) not in taken:
             if _is_there(source, target, link):
                 return target, True
-            if not os.path.lexists(target):
+            if not _exists(target):
                 return target, False
         number += 1
+
+
+def _most_bytes(output: Path) -> int:
+    """Return how long a file's name may be there."""
+    there = next(each for each in (output, *output.absolute().parents) if os.path.isdir(each))
+    with suppress(OSError, ValueError, AttributeError):  # Windows: it has no pathconf
+        most = os.pathconf(there, "PC_NAME_MAX")
+        return most if most > 0 else _MOST_OF_FILE
+    return _MOST_OF_FILE
+
+
+def _exists(target: Path) -> bool:
+    try:
+        os.lstat(target)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            fact = f"The path {shown(target)} is too long."
+            raise InputError(f"{fact} Choose a shorter OUT.", code="target-too-long") from error
+        return False
+    return True
 
 
 def _is_there(source: Path, target: Path, link: bool) -> bool:
@@ -210,11 +241,15 @@ def _safe(label: str) -> str:
 
 
 def carry_out(moves: Sequence[Move], *, link: bool) -> None:
-    """Copy or link photos, each in one step that replaces nothing."""
-    for folder in dict.fromkeys(Path(move.target).parent for move in moves):
+    """Copy or link photos, each in one step that replaces nothing; leave those that are there."""
+    for folder in dict.fromkeys(Path(move.target).parent for move in moves if not move.there):
         make_folder(folder)
     for move in moves:
         source, target = Path(move.path), Path(move.target)
+        if move.there:
+            with suppress(OSError):  # what a kill has left
+                _part_of(target).unlink(missing_ok=True)
+            continue
         try:
             if link:
                 os.symlink(os.path.abspath(source), target)
@@ -222,23 +257,34 @@ def carry_out(moves: Sequence[Move], *, link: bool) -> None:
                 _copy(source, target)
         except FileExistsError as error:
             raise InputError(
-                f"{target} has come meanwhile. Run the same command again.", code="file-exists"
+                f"{shown(target)} has come meanwhile. Run the same command again.",
+                code="file-exists",
             ) from error
         flush_folder(target.parent)
 
 
+def _part_of(target: Path) -> Path:
+    """Return where a copy is written before it takes its place; its name is short."""
+    digest = hashlib.sha256(os.fsencode(target.name)).hexdigest()
+    return target.with_name(f".{digest[:16]}.part")
+
+
 def _copy(source: Path, target: Path) -> None:
-    part = part_of(target)
+    """Copy a photo; raise a FileExistsError if the name is taken, even since it was planned."""
+    part = _part_of(target)
     with written(part) as file:
         file.write(source.read_bytes())
     try:
-        if os.path.lexists(target):
-            raise FileExistsError
-        part.rename(target)
-    except OSError:
+        try:
+            os.link(part, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links: take the name, then fill it
+            target.open("xb").close()
+            part.replace(target)
+    finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise
 
 
 # Telling
@@ -246,7 +292,6 @@ def _copy(source: Path, target: Path) -> None:
 
 def _show(moves: Sequence[Move], output: Path, link: bool) -> None:
     from visvm.cli.terminal import out, table
-    from visvm.errors import shown
 
     counts = Counter(Path(move.target).parent.name for move in moves if not move.there)
     n_there = sum(move.there for move in moves)
@@ -265,7 +310,6 @@ def _show(moves: Sequence[Move], output: Path, link: bool) -> None:
 def _tell(moves: Sequence[Move], output: Path, link: bool, dry_run: bool) -> None:
     """Say what was done, or would be."""
     from visvm.cli.terminal import out
-    from visvm.errors import shown
 
     if dry_run:
         _show(moves, output, link)

@@ -1,5 +1,6 @@
 """Images in memory: what Pillow and numpy hold, as the content of a file for ``decode``."""
 
+import errno
 import io
 from typing import Any
 
@@ -20,6 +21,8 @@ class MemoryImage:
     image : PIL.Image.Image or array
         Arrays are of uint8 and shape (H, W, 3), (H, W, 4), (H, W, 1) or (H, W), or of uint16 and
         shape (H, W). The EXIF orientation that Pillow read from a file is applied, as to the file.
+    number : int
+        Its place among the images given, from 1, for messages; 0 if it is alone.
 
     Examples
     --------
@@ -27,16 +30,25 @@ class MemoryImage:
     b'BM'
     """
 
-    def __init__(self, image: Image.Image | NDArray[Any]) -> None:
+    def __init__(self, image: Image.Image | NDArray[Any], number: int = 0) -> None:
         if isinstance(image, np.ndarray):
             _check_array(image)
-        self._image = image
+        self._image, self._number = image, number
 
     def __str__(self) -> str:
         return "an image in memory"
 
     def read_bytes(self) -> bytes:
-        """Return the content of an image file that holds it."""
+        """Return the content of an image file that holds it; raise an OSError if that cannot be."""
+        try:
+            return self._saved()
+        except (ValueError, AssertionError, SyntaxError) as error:  # as Pillow has it
+            mode = getattr(self._image, "mode", "")
+            number = f"photo {self._number} of those given: " if self._number else ""
+            fact = f"Pillow cannot give its pixels, {str(error) or 'it is closed'}, mode {mode}"
+            raise OSError(errno.EINVAL, number + fact) from error
+
+    def _saved(self) -> bytes:
         image, file = self._image, io.BytesIO()
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[..., 0] if image.shape[2:] == (1,) else image)

@@ -55,14 +55,17 @@ ImageLike = str | Source | Image.Image | NDArray[Any]
 """An image: a path or URI, a file, the content of one, an image of Pillow, or an array."""
 
 
-def as_source(image: ImageLike) -> Source:
-    """Return where to read an image: a URI, a path with ~ expanded, memory, or the given source."""
+def as_source(image: ImageLike, number: int = 0) -> Source:
+    """Return where to read an image: a URI, a path with ~ expanded, memory, or the given source.
+
+    `number` is its place among the images given, from 1, for messages about one in memory.
+    """
     if isinstance(image, str) and is_uri(image):
         return RemoteFile(image)
     if isinstance(image, (str, Path)):
         return expanded(image)
     if isinstance(image, (Image.Image, np.ndarray)):
-        return MemoryImage(image)
+        return MemoryImage(image, number)
     if not isinstance(image, bytes) and not hasattr(image, "read_bytes"):
         raise InputError(
             f"{image!r:.60} is no image. Give a path, the content of a file, an image of Pillow, "
@@ -87,7 +90,7 @@ def listed(images: Any) -> list[Any]:
     """
     if isinstance(images, np.ndarray):
         if images.dtype.kind in "OU":
-            return list(images.tolist())
+            return list(np.atleast_1d(images).tolist())
         return list(images) if images.ndim == 4 else [images]
     alone = isinstance(images, (str, bytes, Image.Image)) or hasattr(images, "read_bytes")
     if alone or not isinstance(images, Iterable):
@@ -152,7 +155,7 @@ def sources_of(images: Any) -> list[Source]:
             fact = f"There are no images at {images}."
             raise InputError(f"{fact} Correct the path or the pattern.", code="images-missing")
         return list(found)
-    return [as_source(image) for image in listed(images)]
+    return [as_source(image, number) for number, image in enumerate(listed(images), 1)]
 
 
 @dataclass(frozen=True)

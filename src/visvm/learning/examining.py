@@ -112,7 +112,7 @@ class ImageExaminer(ImagePredictor):
         self, images: Sequence[ImageLike], *, progress: Progress = watched
     ) -> LayerFeatures:
         """Return the layer features of images, (n, width): what ``VisClassifier`` takes."""
-        sources = [as_source(image) for image in images]
+        sources = [as_source(image, number) for number, image in enumerate(images, 1)]
         given = Labelled(sources, [0] * len(sources))
         return self._encode(given, progress, skip_unreadable=False).features[:, 0]
 

@@ -182,7 +182,8 @@ def read_labelled(
                 code="labels-without-list",
             )
         images, labels = _columns(cast("Table", images))
-    return _from_list([as_source(image) for image in listed(images)], labels)
+    sources = [as_source(image, number) for number, image in enumerate(listed(images), 1)]
+    return _from_list(sources, labels)
 
 
 def _columns(table: Table) -> tuple[list[Any], list[Any]]:
