@@ -7,6 +7,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.service.conftest import serving
+from visvm.service.limits import Limits
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +22,9 @@ PATHS = {
 @pytest.fixture(scope="module")
 def schema(place, encoder, tmp_path_factory):
     """The schema of a service that knows three classes."""
-    with serving(tmp_path_factory.mktemp("openapi") / "m.visvm", encoder) as client:
+    limits = Limits(waiting_jobs=1000)  # requests come faster than changes are made
+    path = tmp_path_factory.mktemp("openapi") / "m.visvm"
+    with serving(path, encoder, limits=limits) as client:
         client.teach(place / "base")
         yield schemathesis.openapi.from_asgi(
             "/openapi.json", client.app, headers={"Host": "localhost"}

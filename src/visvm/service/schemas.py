@@ -161,7 +161,9 @@ class Undoing(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"revision": 7}]})
     revision: int | None = Field(
-        None, description="Refuse if the model has changed since it had this revision."
+        None,
+        strict=True,  # false is no revision
+        description="Refuse if the model has changed since it had this revision.",
     )
 
 
