@@ -1,10 +1,10 @@
 """Visual Incremental SVM: learn to recognise images class by class, without forgetting.
 
-Reading order, which is the order in which data flow: ``errors``, ``progress``, ``formats`` and
-``files`` (what everything else uses), ``encoders`` (images → layer features), ``head`` (layer
-features → scores), ``model`` (what is remembered, and its file), ``learning`` (files and labels →
-sums), ``image_classifier`` (images in, labels out), ``bench`` (the benchmark), ``service`` (HTTP
-and the web page), ``cli`` (the command line). Each package's docstring gives its own reading order.
+Reading order, which is the order in which data flow: ``errors`` and ``progress`` (what everything
+else uses), ``encoders`` (images → layer features), ``head`` (layer features → scores), ``model``
+(what is remembered, and its file), ``learning`` (files and labels → sums), ``image_classifier``
+(images in, labels out), ``bench`` (the benchmark), ``service`` (HTTP and the web page), ``cli``
+(the command line). Each package's docstring gives its own reading order.
 
 Public names are imported on first use, so that ``visvm --help`` need not wait for scikit-learn.
 """

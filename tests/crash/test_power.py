@@ -10,7 +10,7 @@ import pytest
 from tests.crash.operations import watching
 from tests.crash.power import PowerCuts
 from tests.crash.sqlite_operations import library, watching_sqlite
-from visvm.files import make_folder, replacing
+from visvm.encoders.files import make_folder, replacing
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").exists(), reason="needs /proc, as the crash tests do"

@@ -16,9 +16,9 @@ from tests.forked import Command
 from tests.learning.on_workers import encode_slowly
 from tests.refusals import refused
 from visvm import ImageClassifier
+from visvm.encoders.files import part_of
 from visvm.encoders.loading import load_encoder
 from visvm.errors import ImageError, InputError
-from visvm.files import part_of
 from visvm.head.estimators import VisClassifier
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.learning import local as learning

@@ -288,7 +288,7 @@ def test_a_full_disk_leaves_what_was_there(model, tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("visvm.files.os.fsync", full)
+    monkeypatch.setattr("visvm.encoders.files.os.fsync", full)
     with refused("file-unwritable", ModelFileError):
         model.export_onnx(path)
     assert path.read_bytes() == b"other"

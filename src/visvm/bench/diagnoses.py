@@ -15,8 +15,8 @@ from visvm.bench.methods.text import joint
 from visvm.bench.rows import Run
 from visvm.bench.streams import Samples, validation_split
 from visvm.bench.texts import require_kinship
+from visvm.encoders.files import replacing
 from visvm.errors import InputError, shown
-from visvm.files import replacing
 from visvm.progress import Progress
 
 _PARTS = 5

@@ -24,8 +24,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from visvm.encoders.files import flush_folder, make_folder
 from visvm.errors import InputError, VisvmError
-from visvm.files import flush_folder, make_folder
 from visvm.head.checks import is_positive
 
 FILE_NAME = "results.jsonl"

@@ -38,8 +38,8 @@ def suggest(
     """Say which photos to label next, so that the model learns most from a few labels."""
     from visvm.cli.ask import expand_images
     from visvm.cli.terminal import answer, out, progress_bars, table
-    from visvm.formats import percent
     from visvm.image_classifier import ImageClassifier
+    from visvm.model.formats import percent
 
     paths = expand_images(images)
     classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache)
@@ -77,9 +77,9 @@ def explain(
 ) -> None:
     """Draw which parts of an image an answer rests on, by hiding one after another."""
     from visvm.cli.terminal import answer, progress_bars
-    from visvm.files import replacing
-    from visvm.formats import percent
+    from visvm.encoders.files import replacing
     from visvm.model.advice import ImageAdvisor
+    from visvm.model.formats import percent
     from visvm.model.labels import as_number
 
     output = output or Path(f"{Path(image).stem}-explained.png")

@@ -106,7 +106,7 @@ def predict(
 def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
     from visvm.cli.terminal import out, print_json
     from visvm.errors import shown
-    from visvm.formats import percent
+    from visvm.model.formats import percent
 
     if as_json:
         top = [{"label": label, "score": score} for label, score in answer.top]
@@ -129,7 +129,7 @@ def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
 def _write_row(*cells: object) -> None:
     """Write a row of a table, in which no text is a formula; escaped on a terminal."""
     from visvm.errors import escaped
-    from visvm.formats import as_cell
+    from visvm.model.formats import as_cell
 
     texts = [as_cell(each) if isinstance(each, str) else each for each in cells]
     if sys.stdout.isatty():

@@ -248,7 +248,7 @@ def _said(failure: "Failure") -> str:
 
 def _summary(row: "Row", accuracies: list[float]) -> str:
     from visvm.bench.metrics import average_accuracy
-    from visvm.formats import percent
+    from visvm.model.formats import percent
 
     run = row.run
     options = "".join(f" {name}={value}" for name, value in run.options.items())

@@ -29,7 +29,7 @@ def card(
 ) -> None:
     """Write a model card: Markdown, as model hubs show it."""
     from visvm.cli.terminal import out, progress_bars
-    from visvm.files import replacing
+    from visvm.encoders.files import replacing
     from visvm.image_classifier import ImageClassifier
     from visvm.model.card import card as card_of
 

@@ -92,8 +92,8 @@ def check(
 def show_check(found: "Check", folder: str) -> None:
     """Show what a check of a folder has found, the most urgent last."""
     from visvm.cli.terminal import out, table
-    from visvm.formats import percent
     from visvm.learning.findings import sentences
+    from visvm.model.formats import percent
 
     console = out()
 

@@ -20,14 +20,14 @@ from visvm.bench.digits import DIGITS, digit_pictures
 from visvm.cli.figures import draw_demo
 from visvm.cli.terminal import table
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
+from visvm.encoders.files import make_folder
 from visvm.encoders.images import decode
 from visvm.encoders.sources import Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.errors import InputError, shown
-from visvm.files import make_folder
-from visvm.formats import percent
 from visvm.image_classifier import ImageClassifier
 from visvm.learning.labelled import Labelled, read_labelled
+from visvm.model.formats import percent
 from visvm.model.labels import Label
 from visvm.progress import Progress
 

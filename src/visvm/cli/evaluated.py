@@ -5,7 +5,7 @@ from pathlib import Path
 from visvm.cli.gallery import Card, Section, write_page
 from visvm.cli.terminal import out, table
 from visvm.errors import shown
-from visvm.formats import percent
+from visvm.model.formats import percent
 from visvm.model.results import Evaluation, WrongAnswer
 
 _MOST_SQUARE = 30  # classes of which a page shows who is taken for whom as a square

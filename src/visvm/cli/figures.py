@@ -11,9 +11,9 @@ from matplotlib.figure import Figure  # without pyplot: no global state, no disp
 
 from visvm.bench.report.formats import shortened
 from visvm.bench.report.style import BLUE, ORANGE, styled
+from visvm.encoders.files import replacing
 from visvm.errors import InputError, shown
-from visvm.files import replacing
-from visvm.formats import percent
+from visvm.model.formats import percent
 from visvm.model.results import Evaluation
 
 _SUFFIXES = (".png", ".pdf", ".svg")

@@ -14,11 +14,11 @@ import numpy as np
 from PIL import Image
 
 from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.files import replacing
 from visvm.encoders.images import decode
 from visvm.encoders.sources import as_source, content_of
 from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, escaped
-from visvm.files import replacing
 
 MOST = 300
 """So many photos, at most, are shown in a section; the file would grow too large."""

@@ -9,12 +9,12 @@ from rich.markup import escape
 
 from visvm.cli.terminal import answer, note, out, table
 from visvm.errors import shown
-from visvm.formats import percent
 from visvm.head.memory import human_bytes
 from visvm.model import undo
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event, last_change
 from visvm.model.file import read_header, report_as_dict
+from visvm.model.formats import percent
 from visvm.model.labels import is_forgotten
 from visvm.model.results import (
     EncoderChoice,

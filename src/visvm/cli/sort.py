@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visvm.cli.options import Json, ModelPath, NoCache, Quiet, Where, home
+from visvm.encoders.files import flush_folder, make_folder, written
 from visvm.errors import InputError, shown
-from visvm.files import flush_folder, make_folder, written
 
 if TYPE_CHECKING:
     from visvm.model.results import Prediction

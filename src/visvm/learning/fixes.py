@@ -10,11 +10,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from visvm.encoders.files import replacing
 from visvm.errors import InputError, shown
-from visvm.files import replacing
-from visvm.formats import as_cell, percent
 from visvm.learning.findings import LIKELY, Check, again_of
 from visvm.learning.labelled import FIX_LIST, Labelled
+from visvm.model.formats import as_cell, percent
 from visvm.model.labels import Label
 
 

@@ -28,8 +28,8 @@ from visvm.encoders.sources import (
 )
 from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError, shown
-from visvm.formats import of_cell
 from visvm.learning.folders import read_folder
+from visvm.model.formats import of_cell
 from visvm.model.labels import Label, check_label
 from visvm.progress import Progress
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.loading import named
-from visvm.formats import percent
+from visvm.model.formats import percent
 from visvm.model.results import Evaluation, SessionReport
 from visvm.model.state import Model
 

@@ -21,9 +21,9 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from visvm.encoders.files import replacing
 from visvm.encoders.sources import expanded
 from visvm.errors import ModelFileError, shown
-from visvm.files import replacing
 from visvm.head.checks import is_finite
 from visvm.head.products import Array
 

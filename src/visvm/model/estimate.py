@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from visvm.formats import percent
+from visvm.model.formats import percent
 from visvm.model.labels import Label
 
 

@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 
 from visvm.encoders.encoder import LayerFeatures
+from visvm.encoders.files import part_of
 from visvm.errors import InputError, ModelFileError
-from visvm.files import part_of
 from visvm.head.head import Head
 from visvm.model import file as model_file
 from visvm.model.state import EncoderId, Model

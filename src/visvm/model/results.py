@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from visvm.formats import percent
 from visvm.model.estimate import SessionEstimate
+from visvm.model.formats import percent
 from visvm.model.labels import Label
 from visvm.model.notebook import html_table
 

@@ -11,8 +11,8 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from visvm.encoders.files import replacing
 from visvm.errors import IncompatibleModelError, InputError, ModelFileError, escaped, shown
-from visvm.files import replacing
 from visvm.model.file import SiteId
 from visvm.model.labels import Label, check_label
 from visvm.model.masks import Scale, largest_mean_square, public_of, require_cryptography

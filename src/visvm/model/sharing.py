@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from visvm.encoders.files import make_folder, replacing
 from visvm.errors import EncoderError, ModelFileError, shown
-from visvm.files import make_folder, replacing
 from visvm.model.card import card
 from visvm.model.file import write
 from visvm.model.results import Evaluation

@@ -16,8 +16,8 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from visvm.encoders.files import flush_folder, part_of, written
 from visvm.errors import InputError, ModelFileError, shown
-from visvm.files import flush_folder, part_of, written
 from visvm.model.container import locked, opened, real_path
 
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))

@@ -23,7 +23,7 @@ from visvm.bench.report.summary import (
     marks,
 )
 from visvm.bench.rows import Row
-from visvm.formats import percent
+from visvm.model.formats import percent
 
 _KINDS: dict[str, Literal["ours", "apart"]] = {OURS: "ours", ORACLE: "apart"}
 

@@ -11,8 +11,8 @@ from visvm.bench.report.published import read_published
 from visvm.bench.report.sections import SECTIONS
 from visvm.bench.report.sections.diagnosis import diagnosis
 from visvm.bench.rows import FILE_NAME, Row, read_rows
+from visvm.encoders.files import flush_folder, part_of, written
 from visvm.errors import InputError, shown
-from visvm.files import flush_folder, part_of, written
 
 TITLE = "Benchmark report"
 

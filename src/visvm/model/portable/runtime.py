@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from visvm.encoders.files import make_folder, replacing
 from visvm.encoders.weights import cache_folder
 from visvm.errors import WeightsError, shown
-from visvm.files import make_folder, replacing
 from visvm.progress import Progress
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"

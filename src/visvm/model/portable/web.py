@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 
 from visvm.encoders.encoder import Encoder
+from visvm.encoders.files import flush_folder, written
 from visvm.errors import ModelFileError, shown
-from visvm.files import flush_folder, written
 from visvm.head.familiarity import UNKNOWN
 from visvm.model.container import locked
 from visvm.model.portable.graph import PortableOptions
