@@ -13,7 +13,7 @@ from visvm.bench.streams import Samples
 from visvm.head.fusion import MixerOptions
 from visvm.head.head import Head
 from visvm.head.settle import HeadOptions, settle
-from visvm.model import changes, masked, rounds
+from visvm.model import changes, masked, merging, rounds
 from visvm.model.sites import SiteStatistics
 from visvm.model.state import EncoderId, Model
 
@@ -79,7 +79,7 @@ def _round(
     row = {"masked": sizes[0], "plain": sizes[1], "mask_seconds": float(np.mean(times))}
     row |= {"total_seconds": seconds, "dropped_seconds": seconds_partly}
     for what, given, plain in (("all", whole, sites), ("dropped", partly, sites[:-1])):
-        one, other = (changes.merged(model, each).head for each in ([given], plain))
+        one, other = (merging.merged(model, each).head for each in ([given], plain))
         scores = [each.scores(features) for each in (one, other)]
         gram = other.statistics.gram
         row |= {

@@ -25,7 +25,7 @@ from visvm.learning.labelled import (
 )
 from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.work import Engine, Work, plan_session
-from visvm.model import changes, undo
+from visvm.model import changes, merging, undo
 from visvm.model import file as model_file
 from visvm.model.advice import ImageAdvisor
 from visvm.model.container import locked
@@ -286,7 +286,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         IncompatibleModelError
             They are of another model; or a site, or the same model, would be counted twice.
         """
-        self.model_ = changes.merged(changes.site_of(self).model, map(changes.site_of, others))
+        self.model_ = merging.merged(merging.site_of(self).model, map(merging.site_of, others))
         return self
 
     @classmethod
@@ -302,7 +302,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         """
         whole = cls.load(model)
         sites = map(SiteStatistics.load, others)
-        whole.model_ = changes.merged(whole._settled(), sites, consume=True)
+        whole.model_ = merging.merged(whole._settled(), sites, consume=True)
         return whole
 
     def unmerge(self, other: "ImageClassifier | SiteStatistics") -> Self:
@@ -322,10 +322,10 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
             The site was never merged, or its sums were others; or ``forget`` has taken out images
             of it; or a site that it held was taken out, or renamed, separately.
         """
-        site = changes.site_of(other)
+        site = merging.site_of(other)
         if self.model_ is None:
             require_merged_sites(site.entries(""), ())
-        self.model_ = changes.unmerged(self._settled(), site)
+        self.model_ = merging.unmerged(self._settled(), site)
         return self
 
     # Classes

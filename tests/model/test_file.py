@@ -28,6 +28,7 @@ from visvm.head.checks import is_finite
 from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.model import container
 from visvm.model import file as model_file
+from visvm.model.header import Header
 
 pytestmark = pytest.mark.slow
 
@@ -198,7 +199,7 @@ def test_for_prediction_the_sums_are_not_read(model, path, monkeypatch):
 
 def test_the_header_alone_can_be_read(model, path):
     header = model_file.read_header(path)
-    assert header == msgspec.convert(contents(path)[0], model_file.Header)
+    assert header == msgspec.convert(contents(path)[0], Header)
     assert tuple(header.sessions) == model.model_.sessions
 
 

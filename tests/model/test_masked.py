@@ -20,7 +20,7 @@ from tests.refusals import refused
 from visvm.head.head import Head
 from visvm.head.settle import HeadOptions, settle
 from visvm.head.statistics import Statistics
-from visvm.model import changes, masked, masks, rounds
+from visvm.model import changes, masked, masks, merging, rounds
 from visvm.model.sites import SiteStatistics
 from visvm.model.state import EncoderId, Model
 
@@ -82,8 +82,8 @@ def files_of(folder, keys, roster, sites, dropped=()):
 
 def assert_merged(base, total, sites):
     """The total must be the sums of all of them, in every sum and score."""
-    plain = changes.merged(base, sites).head
-    got = changes.merged(base, [total]).head
+    plain = merging.merged(base, sites).head
+    got = merging.merged(base, [total]).head
     assert got.classes.tolist() == plain.classes.tolist()
     assert got.statistics.class_counts.tolist() == plain.statistics.class_counts.tolist()
     size = np.abs(plain.statistics.gram).max()
@@ -108,10 +108,10 @@ def test_the_total_is_merged_once_and_taken_out_again(base, sites, tmp_path):
         tmp_path / "total.sums", reveal_features=True
     )
     total = SiteStatistics.load(tmp_path / "total.sums")
-    merged = changes.merged(base, [total])
+    merged = merging.merged(base, [total])
     with refused("site-merged-twice"):
-        changes.merged(merged, [total])
-    back = changes.unmerged(merged, total)
+        merging.merged(merged, [total])
+    back = merging.unmerged(merged, total)
     X, _ = photos(20, 99)
     np.testing.assert_allclose(back.scores(X), base.scores(X), rtol=0, atol=1e-8)
 
@@ -131,30 +131,30 @@ def test_rounds_and_plain_sums_of_one_site_are_not_added_twice(base, sites, tmp_
         (totals[3], totals[2]),
     ):
         with refused("site-merged-twice"):
-            changes.merged(base, [first, then])
-        held = changes.merged(base, [first])
+            merging.merged(base, [first, then])
+        held = merging.merged(base, [first])
         with refused("site-merged-twice"):
-            changes.merged(held, [then])
-    both = changes.merged(base, [totals[2], sites[2]])
-    assert sum(both.counts.values()) == sum(changes.merged(base, sites).counts.values())
+            merging.merged(held, [then])
+    both = merging.merged(base, [totals[2], sites[2]])
+    assert sum(both.counts.values()) == sum(merging.merged(base, sites).counts.values())
     with refused("site-altered"):
-        changes.unmerged(both, sites[0])
+        merging.unmerged(both, sites[0])
     renamed = changes.renamed(both, "owl", "barn owl", merge=False)
-    left = changes.unmerged(renamed, totals[2])
+    left = merging.unmerged(renamed, totals[2])
     assert [each.id for each in left.sites] == [sites[2].site]
 
 
 def test_a_site_that_dropped_out_is_not_in_the_total(base, sites, tmp_path):
     keys, roster = round_of(base, sites)
     total = masked.total(base, roster, files_of(tmp_path, keys, roster, sites, (2,)))
-    held = changes.merged(base, [total])
+    held = merging.merged(base, [total])
     n = sum(held.counts.values())
-    assert sum(changes.merged(held, [sites[2]]).counts.values()) == n + sites[2].n_images
+    assert sum(merging.merged(held, [sites[2]]).counts.values()) == n + sites[2].n_images
 
 
 def test_sums_that_hold_other_sites_are_not_masked(base, sites):
     keys, roster = round_of(base, sites)
-    more = changes.merged(sites[1].model, [sites[2]])
+    more = merging.merged(sites[1].model, [sites[2]])
     with refused("masked-holds-sites"):
         masked.mask(keys[1], roster, SiteStatistics(more))
 

@@ -17,7 +17,7 @@ from visvm.encoders.loading import load_encoder
 from visvm.errors import IncompatibleModelError, ModelFileError
 from visvm.head.head import Head
 from visvm.learning.local import LocalEngine
-from visvm.model import changes
+from visvm.model import changes, merging
 from visvm.model import file as model_file
 from visvm.model.journal import Journal
 from visvm.model.state import FileKind
@@ -159,7 +159,7 @@ def test_the_kind_of_a_model_goes_with_what_is_done_to_it(place):
     site = changes.for_site(whole, "0123456789abcdef")
     others = [SiteStatistics(whole)]
     assert site.kind == "site"
-    assert changes.merged(site, others).kind == "whole"
+    assert merging.merged(site, others).kind == "whole"
     assert replace(site, site=None).kind == "whole"
     assert changes.for_prediction(whole).kind == "predictor"
     assert model_file.read(place / "dense", sums=False).kind == "predictor"
@@ -184,10 +184,10 @@ def test_a_change_leaves_the_model_as_it_was(place, form):
     before = model.scores(features)
     digest = model.head.statistics.digest()
     site = SiteStatistics(replace(other, site="0123456789abcdef"))
-    grown = changes.merged(model, [site])
+    grown = merging.merged(model, [site])
     changed = [
         grown,
-        changes.unmerged(grown, site),
+        merging.unmerged(grown, site),
         changes.renamed(model, "red", "zinc"),
         changes.renamed(model, "red", "blue", merge=True),
         changes.class_forgotten(model, "red"),
@@ -195,7 +195,7 @@ def test_a_change_leaves_the_model_as_it_was(place, form):
     for each in changed:
         assert each is not model
     with pytest.raises(IncompatibleModelError):
-        changes.merged(grown, [site])
+        merging.merged(grown, [site])
     assert grown.counts == {"blue": 12, "green": 12, "red": 12}
     assert model.counts == {"blue": 6, "green": 6, "red": 6}
     assert model.head.statistics.digest() == digest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests import reference
 from visvm.head.head import Head
 from visvm.head.settle import HeadOptions, settle
-from visvm.model import changes, masked, rounds
+from visvm.model import changes, masked, merging, rounds
 from visvm.model.sites import SiteStatistics
 from visvm.model.state import EncoderId, Model
 
@@ -58,8 +58,8 @@ def test_the_total_is_that_of_a_plain_merge(data):
                 files.append(Path(folder) / f"{number}.reveal")
                 rounds.write_note(files[-1], masked.reveal(keys[number], roster, gone)[1])
         total = masked.total(base, roster, files)
-    merged = changes.merged(base, [total]).head
-    plain = changes.merged(base, [sites[number] for number in here]).head
+    merged = merging.merged(base, [total]).head
+    plain = merging.merged(base, [sites[number] for number in here]).head
     assert merged.classes.tolist() == plain.classes.tolist()
     assert merged.statistics.class_counts.tolist() == plain.statistics.class_counts.tolist()
     gram = plain.statistics.gram

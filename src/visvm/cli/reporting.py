@@ -13,8 +13,9 @@ from visvm.head.memory import human_bytes
 from visvm.model import undo
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event, last_change
-from visvm.model.file import read_header, report_as_dict
+from visvm.model.file import read_header
 from visvm.model.formats import percent
+from visvm.model.header import report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import (
     EncoderChoice,

@@ -7,7 +7,6 @@ raises a ValueError; ``file.py`` turns that into one line that names the file.
 import re
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,7 @@ from visvm.head.checks import is_positive
 from visvm.head.head import Head
 from visvm.head.scatter import DenseScatter
 from visvm.head.statistics import Statistics
-
-if TYPE_CHECKING:
-    from visvm.model.file import Header
+from visvm.model.header import Header
 
 # A file may ask for so many bytes of memory, or for so many times its own size
 _FREE_BYTES, _TIMES_ITS_SIZE = 2**28, 256
@@ -28,7 +25,7 @@ _TOLERANCE = 1e-3
 _UNLIKE = 10.0  # features that many times as long as others are hardly of the same encoder
 
 
-def check_header(header: "Header", file_size: int) -> None:
+def check_header(header: Header, file_size: int) -> None:
     """Check what the parts of a header say about one another."""
     classes, merged = header.classes, header.merged
     if len({type(label) for label in classes}) > 1 or classes != sorted(set(classes)):
@@ -51,7 +48,7 @@ def check_header(header: "Header", file_size: int) -> None:
     _check_proportion(header, file_size)
 
 
-def _check_numbers(header: "Header") -> None:
+def _check_numbers(header: Header) -> None:
     """Refuse numbers of images that cannot be, and shares that are not between 0 and 1."""
     sessions, head = header.sessions, header.head
     choices = [each.ridge_choice for each in sessions if each.ridge_choice is not None]
@@ -94,7 +91,7 @@ def _check_numbers(header: "Header") -> None:
         raise ValueError("a ridge is not above 0")
 
 
-def _check_proportion(header: "Header", file_size: int) -> None:
+def _check_proportion(header: Header, file_size: int) -> None:
     """Refuse a map or an array of names far larger than the file, before it is made."""
     dims, names = header.head.layer_dims, [each for each in header.classes if isinstance(each, str)]
     drawn = 8 * sum(dims[-1:]) * (header.head.n_components or 0)

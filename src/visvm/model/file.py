@@ -1,24 +1,18 @@
 """A model ↔ one file, format 1: the only reader and the only writer.
 
-The header (``container.py``) has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``,
-``sessions`` and, where they are known, ``calibrated_classes``, ``site``, ``merged``, ``learned``
-(keys of the last sessions, ``Labelled.key``), ``requests`` (that the service has answered),
-``change`` (a digest of the last command, ``changes.noted``), ``events`` (changes other than
-sessions) and ``before`` (digest of the file that this one replaced, where that is kept:
-``undo.py``).
-Tensors are ``mixer.*``, ``calibration``, ``coefficients`` (unless the kind is "sums" or "journal"),
-``known.*`` (how familiar learned images look, where that was noted), and (unless it is "predictor")
-``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle,
-column by column) and ``cross`` (dense). R is drawn from its seed and compared with its digest. A
-file without a ``kind`` is older; its parts show it.
+The header is that of ``header.py``. Tensors are ``mixer.*``, ``calibration``, ``coefficients``
+(unless the kind is "sums" or "journal"), ``known.*`` (how familiar learned images look, where that
+was noted), and (unless it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets``
+(thin) or ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is drawn from
+its seed and compared with its digest.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -29,8 +23,8 @@ from visvm.head.calibration import INVERSE_TEMPERATURES
 from visvm.head.checks import Labels, is_count, is_positive
 from visvm.head.fusion import MixerOptions, MixerWeights, ResidualMixer
 from visvm.head.head import Head
-from visvm.head.lift import Lift, MapEntry
-from visvm.head.selection import LayerTrial, RidgeBasis, RidgeTrial
+from visvm.head.lift import Lift
+from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
 from visvm.model import undo
 from visvm.model.checks import check_counts, check_header
@@ -43,95 +37,13 @@ from visvm.model.container import (
     replace_file,
     same_content,
 )
-from visvm.model.events import Event
+from visvm.model.header import Header, HeadHeader, JournalNote, LayerEntry, SiteId, plain
 from visvm.model.labels import Label
-from visvm.model.results import SessionReport
-from visvm.model.state import (
-    AnsweredRequest,
-    EncoderId,
-    FileKind,
-    MergedSite,
-    Model,
-)
+from visvm.model.state import Model
 from visvm.model.tensors import packed_sums, read_calibration, read_spread, unpacked_sums
 
 _OPTIONS = ("n_components", "ridge", "svm_cost")
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
-
-SessionKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-SiteId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
-
-
-class _LayerEntry(TypedDict):
-    layers: tuple[int, ...]
-    ridge: float
-    mse: float
-    accuracy: float
-
-
-class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the header says about the head: the options, and what was settled."""
-
-    n_components: int | None
-    ridge: float | str
-    svm_cost: float
-    hidden: int
-    epochs: int
-    learning_rate: float | None
-    batch_size: int
-    identity_weight: float
-    layer_dims: tuple[int, ...]
-    layers: tuple[int, ...]
-    chosen_ridge: float
-    ridge_path: list[dict[str, float]]
-    layer_path: list[_LayerEntry]
-    kernel_map: MapEntry
-    form: Literal["thin", "dense"] | None
-    solved: bool = True
-    optimizer: str = "sgd"  # which early files do not name: there was no other
-    ridge_basis: RidgeBasis | None = None  # only where λ may be chosen anew
-
-
-class JournalNote(msgspec.Struct, frozen=True):
-    """How far a session is (``journal.py``)."""
-
-    key: str
-    done: int
-    unreadable: list[tuple[int, str, str]]
-    places: list[int]
-
-
-class Header(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The header of a file, typed."""
-
-    encoder: EncoderId
-    head: HeadHeader
-    classes: list[Label]
-    counts: list[int]
-    sessions: list[SessionReport]
-    calibrated_classes: int = 0
-    site: SiteId | None = None
-    merged: list[MergedSite] = []
-    learned: list[SessionKey] = []
-    requests: list[AnsweredRequest] = []
-    change: SessionKey | None = None
-    events: list[Event] = []
-    before: SessionKey | None = None
-    journal: JournalNote | None = None
-    kind: FileKind | None = None
-    tensors: dict[str, str] = {}
-    format: int = 0
-
-    @property
-    def kind_by_parts(self) -> FileKind:
-        """The kind that the parts make it, also where none is written."""
-        if self.journal is not None:
-            return "journal"
-        if self.head.form is None:
-            return "predictor"
-        if not self.head.solved:
-            return "sums"
-        return "site" if self.site and not (self.classes or self.sessions) else "whole"
 
 
 @dataclass(frozen=True)
@@ -187,12 +99,12 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     counts = model.counts
     options = settled.options.parameters
     described = HeadHeader(
-        **{name: _plain(options[name]) for name in (*_OPTIONS, *MIXER_OPTIONS)},
+        **{name: plain(options[name]) for name in (*_OPTIONS, *MIXER_OPTIONS)},
         layer_dims=mixer.layer_dims,
         layers=mixer.layers,
         chosen_ridge=settled.ridge,
         ridge_path=[trial._asdict() for trial in settled.ridge_path],
-        layer_path=[cast(_LayerEntry, trial._asdict()) for trial in settled.layer_path],
+        layer_path=[cast(LayerEntry, trial._asdict()) for trial in settled.layer_path],
         kernel_map=settled.lift.kernel_map.entry,
         form=form,
         solved=head.coefficients is not None,
@@ -217,39 +129,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     if model.spread is not None:
         tensors |= {f"known.{name}": value for name, value in vars(model.spread).items()}
         tensors["known.distances"] = model.calibration.distances
-    return _header_as_dict(header), {
-        name: np.ascontiguousarray(value) for name, value in tensors.items()
-    }
-
-
-def _header_as_dict(header: Header) -> dict[str, Any]:
-    """Return the header as JSON has it; msgspec alone would leave out defaults that it has read."""
-    described = {"sessions": [report_as_dict(each) for each in header.sessions]}
-    if header.events:
-        described["events"] = [
-            _plain(asdict(each, dict_factory=_with_lists)) for each in header.events
-        ]
-    if header.merged:
-        described["merged"] = [_plain(asdict(each)) for each in header.merged]
-    return cast("dict[str, Any]", _plain(header) | described)
-
-
-def report_as_dict(report: SessionReport) -> dict[str, Any]:
-    """Return a report as a model file has it; some parts only where it has them."""
-    described: dict[str, Any] = _plain(asdict(report, dict_factory=_with_lists))
-    absent = [
-        name for name in ("site", "encoder", "ridge_choice", "estimate") if described[name] is None
-    ]
-    return {name: value for name, value in described.items() if name not in absent}
-
-
-def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, numbers of numpy among them."""
-    return msgspec.to_builtins(value, enc_hook=lambda number: number.item())
+    return header.as_dict(), {name: np.ascontiguousarray(value) for name, value in tensors.items()}
 
 
 # Reading

@@ -3,7 +3,7 @@
 import copy
 from typing import Any, Self, cast
 
-from visvm.model import file as model_file
+from visvm.model.header import report_as_dict
 from visvm.model.labels import Label
 from visvm.model.notebook import html_table
 from visvm.model.state import MergedSite, Model
@@ -39,7 +39,7 @@ class ModelHolder:
     def history_(self) -> list[dict[str, Any]]:
         """The reports of all sessions."""
         sessions = () if self.model_ is None else self.model_.sessions
-        return [model_file.report_as_dict(each) for each in sessions]
+        return [report_as_dict(each) for each in sessions]
 
     @property
     def site_(self) -> str | None:

@@ -20,6 +20,7 @@ from visvm.encoders.files import part_of
 from visvm.errors import InputError, ModelFileError
 from visvm.head.head import Head
 from visvm.model import file as model_file
+from visvm.model.header import JournalNote
 from visvm.model.state import EncoderId, Model
 
 DEFAULT_SECONDS = 180.0
@@ -84,7 +85,7 @@ class Journal:
             model_file.write_journal(
                 self.path,
                 Model(EncoderId("", "", ""), entry.head),  # the encoder is part of the key
-                model_file.JournalNote(entry.key, entry.done, entry.unreadable, places),
+                JournalNote(entry.key, entry.done, entry.unreadable, places),
                 {"features": np.array(rows, dtype=np.float64)},
             )
         except ModelFileError as error:

@@ -22,7 +22,7 @@ from visvm.errors import IncompatibleModelError, InputError, ModelFileError, esc
 from visvm.head.head import Head
 from visvm.model.changes import now
 from visvm.model.container import Words, altered, content_digest, locked, opened, replace_file
-from visvm.model.file import SiteId
+from visvm.model.header import SiteId
 from visvm.model.labels import some_of
 from visvm.model.masks import (
     add_mask,

@@ -13,7 +13,7 @@ import msgspec
 
 from visvm.encoders.files import replacing
 from visvm.errors import IncompatibleModelError, InputError, ModelFileError, escaped, shown
-from visvm.model.file import SiteId
+from visvm.model.header import SiteId
 from visvm.model.labels import Label, check_label
 from visvm.model.masks import Scale, largest_mean_square, public_of, require_cryptography
 from visvm.model.state import Model

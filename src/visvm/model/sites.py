@@ -23,6 +23,7 @@ from visvm.errors import (
 )
 from visvm.head.lift import Lift
 from visvm.model import file as model_file
+from visvm.model.header import report_as_dict
 from visvm.model.labels import Label, some_of
 from visvm.model.state import MergedSite, Model
 
@@ -171,7 +172,7 @@ class SiteStatistics:
     @property
     def history(self) -> list[dict[str, Any]]:
         """The reports of the sessions in which they were learned."""
-        return [model_file.report_as_dict(each) for each in self.model.sessions]
+        return [report_as_dict(each) for each in self.model.sessions]
 
     def is_for(self, model: Model) -> bool:
         """Whether the sums are those of this site, and of this encoder, mixer and map."""

@@ -10,7 +10,7 @@ from visvm.learning.findings import Check, sentences
 from visvm.model.advice import Suggestion
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event
-from visvm.model.file import report_as_dict
+from visvm.model.header import report_as_dict
 from visvm.model.labels import Label
 from visvm.model.results import Evaluation, Prediction, SessionReport
 from visvm.service.jobs import Job, JobKind, JobQueue, State
