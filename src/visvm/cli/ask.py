@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visvm.cli.answers import show_answer
 from visvm.cli.options import (
     Folder,
     Html,
@@ -22,71 +23,113 @@ from visvm.cli.options import (
     require_page,
     tell_views,
 )
+from visvm.cli.watch import Camera, Duration, Every, Plot, Window, video_of, watch
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
-    from visvm.model.results import Prediction
+    from visvm.model.predictor import ImagePredictor
+
+
+Images = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Images, folders, or patterns such as 'photos/*.jpg'; or one video.",
+        metavar="IMAGE…",
+        show_default=False,
+    ),
+]
+Top = Annotated[int | None, typer.Option(min=1, help="How many classes to name; 5 by default.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
+]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="Answer 'none of these' to photos that look less familiar than all but this share "
+        "of the learned ones, which is refused in error then; off never does."
+    ),
+]
+Sure = Annotated[
+    str,
+    typer.Option(
+        help="Where labels such as bird/owl and bird/wren form groups: answer with the group "
+        "unless a class is at least so probable."
+    ),
+]
+Table = Annotated[
+    bool,
+    typer.Option(
+        "--csv", help="Write a table of path,label,score,known,unknown to standard output."
+    ),
+]
 
 
 def predict(
     model: ModelPath,
-    images: Annotated[
-        list[str],
-        typer.Argument(
-            help="Images, folders, or patterns such as 'photos/*.jpg'.", metavar="IMAGE…"
-        ),
-    ],
-    top: Annotated[
-        int | None, typer.Option(min=1, help="How many classes to name; 5 by default.")
-    ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
-    ] = False,
-    unknown: Annotated[
-        str,
-        typer.Option(
-            help="Answer 'none of these' to photos that look less familiar than all but this share "
-            "of the learned ones, which is refused in error then; off never does."
-        ),
-    ] = "5%",
-    sure: Annotated[
-        str,
-        typer.Option(
-            help="Where labels such as bird/owl and bird/wren form groups: answer with the group "
-            "unless a class is at least so probable."
-        ),
-    ] = "60%",
+    images: Images = None,
+    top: Top = None,
+    raw: Raw = False,
+    unknown: Unknown = "5%",
+    sure: Sure = "60%",
     views: Views = "one",
+    every: Every = None,
+    window: Window = None,
+    camera: Camera = None,
+    duration: Duration = None,
+    plot: Plot = None,
     encoder: Where = None,
     no_cache: NoCache = False,
-    as_csv: Annotated[
-        bool,
-        typer.Option(
-            "--csv", help="Write a table of path,label,score,known,unknown to standard output."
-        ),
-    ] = False,
+    as_csv: Table = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Say what images show: the likeliest class of each, with its probability."""
-    from visvm.cli.terminal import out, progress_bars
-    from visvm.encoders.pipeline import Unreadable, refuse_unreadable
     from visvm.encoders.transform import check_views
     from visvm.model.predictor import ImagePredictor
 
     check_views(views)
+    options = {"every": every, "window": window, "duration": duration, "plot": plot}
+    timing = {name: value for name, value in options.items() if value is not None}
+    video = video_of(images or [], camera, timing)
+    _check_table(as_csv, as_json, top, video)
+    rate, share = rate_of(unknown), _share(sure, "--sure", code="sure-share")
+    paths = expand_images(images or []) if video is None else []
+    predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
+    tell_views(views, quiet)
+    how: Any = {"top": top or 5, "raw": raw, "unknown": rate, "sure": share, "views": views}
+    if video is None:
+        _answer_photos(predictor, paths, how, as_csv=as_csv, as_json=as_json, quiet=quiet)
+    else:
+        watch(predictor, video, timing, how, as_json=as_json)
+
+
+def _check_table(as_csv: bool, as_json: bool, top: int | None, video: object) -> None:
+    """Refuse what does not go with a table."""
     if as_csv and as_json:
         advice = "--csv and --json were both given. Leave one of them out."
         raise InputError(advice, code="option-csv-or-json")
     if as_csv and top is not None:
         advice = "--csv gives one class an image, and --top was given. Leave one of them out."
         raise InputError(advice, code="option-csv-or-top")
-    rate, share = rate_of(unknown), _share(sure, "--sure", code="sure-share")
-    paths = expand_images(images)
-    predictor = ImagePredictor.load(model, encoder=encoder, cache=not no_cache, for_prediction=True)
-    tell_views(views, quiet)
+    if as_csv and video is not None:
+        advice = "--csv is for photos, and a video was given. Use --json."
+        raise InputError(advice, code="option-csv-or-video")
+
+
+def _answer_photos(
+    predictor: "ImagePredictor",
+    paths: list[Path],
+    how: dict[str, Any],
+    *,
+    as_csv: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show what each photo shows; refuse in the end those that cannot be read."""
+    from visvm.cli.terminal import out, progress_bars
+    from visvm.encoders.pipeline import Unreadable, refuse_unreadable
+
     unreadable = []
-    how: Any = {"top": top or 5, "raw": raw, "unknown": rate, "sure": share, "views": views}
     if as_csv:
         _write_row("path", "label", "score", "known", "unknown")
     # Lines that appear one by one are progress enough; a bar between them would tear them.
@@ -99,31 +142,8 @@ def predict(
                 rest = outcome.score, known, int(outcome.unknown)
                 _write_row(outcome.path, outcome.label, *rest)
             else:
-                _show_answer(outcome, raw=raw, as_json=as_json)
+                show_answer(outcome, raw=how["raw"], as_json=as_json)
     refuse_unreadable(unreadable, "")
-
-
-def _show_answer(answer: "Prediction", *, raw: bool, as_json: bool) -> None:
-    from visvm.cli.terminal import out, print_json
-    from visvm.errors import shown
-    from visvm.model.formats import percent
-
-    if as_json:
-        top = [{"label": label, "score": score} for label, score in answer.top]
-        said = {"path": answer.path, "label": answer.label, "score": answer.score, "top": top}
-        known = {"known": answer.known, "unknown": answer.unknown}
-        level = {"level": answer.level, "level_score": answer.level_score}
-        print_json({**said, **known, **level}, indent=None)
-        return
-    best = [f"{label} {f'{score:.3f}' if raw else percent(score)}" for label, score in answer.top]
-    if answer.level is not None and answer.level != answer.label:
-        best = [f"{answer.level} {percent(answer.level_score or 0.0)}", *best]
-    if answer.unknown:
-        best = ["none of these", f"closest: {best[0]}", *best[1:]]
-    console = out()
-    console.print(f"{shown(answer.path)}: ", end="", markup=False)
-    console.print(best[0], style="bold", end="", markup=False)
-    console.print("".join(f" · {each}" for each in best[1:]), style="dim", markup=False)
 
 
 def _write_row(*cells: object) -> None:

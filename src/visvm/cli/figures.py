@@ -1,6 +1,7 @@
 """Figures: accuracy by class, confusions, accuracy over sessions."""
 
 import io
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no global state, no display needed
 
 from visvm.bench.report.formats import shortened
-from visvm.bench.report.style import BLUE, ORANGE, styled
+from visvm.bench.report.style import BLUE, COLOURS, ORANGE, styled
 from visvm.encoders.files import replacing
 from visvm.errors import InputError, shown
 from visvm.model.formats import percent
+from visvm.model.labels import Label
+from visvm.model.over_time import Moment
 from visvm.model.results import Evaluation
 
 _SUFFIXES = (".png", ".pdf", ".svg")
@@ -97,6 +100,32 @@ def draw_demo(
             picture.imshow(image)
             picture.set_title(shortened(name, 10), fontsize=8)
             picture.axis("off")
+
+
+def draw_moments(moments: Sequence[Moment], path: Path, *, raw: bool) -> None:
+    """Draw the likeliest classes of a video over time; grey where it shows none of them."""
+    best: dict[Label, float] = {}
+    for moment in moments:
+        for label, score in moment.answer.top:
+            best[label] = max(score, best.get(label, -math.inf))
+    chosen = sorted(best, key=lambda label: -best[label])[: len(COLOURS)]
+    times = [moment.seconds for moment in moments]
+    with _drawn(path, 8, 3.6) as figure:
+        axes = figure.add_subplot()
+        for label, colour in zip(chosen, COLOURS, strict=False):
+            # a class that is not among the top is not drawn then
+            shares = [dict(each.answer.top).get(label, math.nan) for each in moments]
+            heights = [share if raw else 100 * share for share in shares]
+            axes.plot(times, heights, ".-", color=colour, label=_short(label))
+        for moment, end in zip(moments, [*times[1:], *times[-1:]], strict=True):
+            if moment.answer.unknown:
+                axes.axvspan(moment.seconds, end, color="0.9", zorder=0)
+        axes.set_xlabel("seconds (grey: none of these)")
+        axes.set_ylabel("score" if raw else "probability (%)")
+        if not raw:
+            axes.set_ylim(0, 105)
+        if chosen:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 @contextmanager

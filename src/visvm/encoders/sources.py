@@ -9,11 +9,12 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,17 +106,24 @@ def content_of(source: Source) -> bytes:
     return source if isinstance(source, bytes) else source.read_bytes()
 
 
-def _read(path: str | Path) -> bytes:
-    """Return the content of an ordinary file: no device and no pipe, which may never end."""
+@contextmanager
+def opened_file(path: str | Path) -> Iterator[BinaryIO]:
+    """Open an ordinary file for reading: no device and no pipe, which may never end."""
     # not blocking: opening a pipe would wait for somebody to write to it
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not an ordinary file")
-        if found.st_size > MAX_BYTES:  # before memory is taken for it
+        yield file
+
+
+def _read(path: str | Path) -> bytes:
+    """Return the content of an ordinary file."""
+    with opened_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:  # before memory is taken for it
             raise _too_large()
-        return _bounded(file, max(found.st_size + 1, 2**16))
+        return _bounded(file, max(size + 1, 2**16))
 
 
 def _bounded(file: SupportsRead, likely: int = 2**22) -> bytes:

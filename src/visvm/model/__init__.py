@@ -6,9 +6,9 @@ people get: answers, evaluations, reports), ``levels`` (which classes form group
 (changes that are no sessions), ``state`` (the ``Model``), ``container`` (a safetensors file with a
 header), ``undo`` (the file before the last change), ``header`` and ``checks`` (what must hold in
 one), ``tensors`` and ``file`` (a model ↔ such a file), ``sites`` (sums that travel), ``changes``
-and ``merging`` (a model → another one), ``journal`` (half a session on disk), ``portable`` (a model
-→ an ONNX file), ``card`` and ``sharing`` (what hubs show of it), ``holder`` (what has a model),
-``masks``, ``rounds`` and ``masked`` (sums of which a collector sees only the total), ``exporter``
-(what writes a model), ``predictor`` (a model and its encoder: images in, answers out), ``advice``
-(what to label next, and what an answer rests on).
+and ``merging`` (a model → another one), ``journal`` (half a session on disk), ``over_time`` (videos
+→ answers), ``portable`` (a model → an ONNX file), ``card`` and ``sharing`` (what hubs show of it),
+``holder`` (what has a model), ``masks``, ``rounds`` and ``masked`` (sums of which a collector sees
+only the total), ``exporter`` (what writes a model), ``predictor`` (a model and its encoder: images
+in, answers out), ``advice`` (what to label next, and what an answer rests on).
 """

@@ -15,21 +15,24 @@ from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.loading import absolute, known_digest, load_encoder
 from visvm.encoders.pipeline import Unreadable, encode_files, encode_stream, refuse_unreadable
-from visvm.encoders.sources import ImageLike, Source, sources_of
+from visvm.encoders.sources import ImageLike, Source, expanded, sources_of
 from visvm.encoders.transform import (
     DEFAULT_TRANSFORM,
     Transform,
     check_transform,
     check_views,
 )
+from visvm.encoders.video import MAX_SECONDS, camera_frames, video_frames
 from visvm.errors import EncoderError, IncompatibleModelError, ModelFileError, WeightsError, shown
 from visvm.head.calibration import probabilities
+from visvm.head.checks import parameter_error
 from visvm.head.familiarity import UNKNOWN
 from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
 from visvm.model import file as model_file
 from visvm.model.exporter import Exporter
 from visvm.model.levels import SURE
+from visvm.model.over_time import Moment, moments
 from visvm.model.results import Prediction
 from visvm.model.state import Model, check_how
 from visvm.progress import Progress, silent, watched
@@ -316,6 +319,50 @@ class ImagePredictor(Exporter):
                     yield outcome if isinstance(outcome, Unreadable) else next(answers)
                 done += len(outcomes)
                 progress("predicting", done, len(images))
+
+    def predict_video(
+        self,
+        video: str | Path | int,
+        *,
+        every: float = 1.0,
+        window: float = 3.0,
+        duration: float | None = None,
+        views: str = "one",
+        progress: Progress = watched,
+        **how: Any,
+    ) -> Iterator[Moment]:
+        """Say what a video shows, as the answers come; it needs the extra ``video``.
+
+        Parameters
+        ----------
+        video : path or int
+            A file, or the number of a camera of this machine; 0 is the first.
+        every : float, default=1.0
+            Seconds between answers.
+        window : float, default=3.0
+            Average the scores over the last so many seconds; 0 takes each frame alone.
+        duration : float, optional
+            How many seconds to look at; a camera goes on and on by default.
+        views, progress
+            As in ``predict``.
+        **how
+            The other parameters of ``predict``.
+        """
+        model = self._known()
+        how = {"top": 5, "unknown": UNKNOWN, "sure": SURE, **how}
+        check_how(how["top"], how["unknown"], how["sure"])
+        check_views(views)
+        for name, value, least in (("every", every, 1e-3), ("window", window, 0.0)):
+            if not least <= value <= MAX_SECONDS:
+                wanted = f"{least:g} to {MAX_SECONDS:g} seconds"
+                raise parameter_error("predict_video", name, value, wanted)
+        encoder = self.load_encoder(progress)
+        shown = self._transform(encoder).views(views)
+        if isinstance(video, int):
+            found, name = camera_frames(video, every, duration), f"camera {video}"
+        else:
+            found, name = video_frames(expanded(video), every, duration), str(video)
+        return moments(found, model, encoder, shown, window, name, how)
 
     def scores(self, features: LayerFeatures) -> Array:
         """Return the scores of ``classes_``, (n, C), for layer features, (n, width)."""
