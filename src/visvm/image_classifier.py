@@ -164,13 +164,12 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         skip_unreadable : bool, default=False
             Leave out files that are not images; otherwise they stop the session.
         engine : Engine, optional
-            Who does the work: ``LocalEngine(journal)`` in this process, which is also the default,
-            or ``RayEngine(…)``.
+            Who does the work: ``LocalEngine(journal)``, the default, or ``RayEngine(…)``.
         """
         self._require_sums("learn more")
-        given, tests = read_labelled(images, labels, nested=nested), None
-        if test is not None:
-            tests = read_labelled(*test if isinstance(test, tuple) else (test,), nested=nested)
+        given = read_labelled(images, labels, nested=nested)
+        pair = test if isinstance(test, tuple) else (test,)
+        tests = None if test is None else read_labelled(*pair, nested=nested)
         self.check_options(progress)  # before hours are spent on encoding
         chooses = self.model_ is None and "auto" in (self.transform, self.encoder_name)
         with trial_cache(self.cache, chooses) as cache:

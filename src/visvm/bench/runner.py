@@ -23,9 +23,16 @@ from visvm.bench.methods.text import project_final
 from visvm.bench.metrics import score
 from visvm.bench.plan import RunGroup
 from visvm.bench.rows import Results, Row, Run
-from visvm.bench.streams import ClassStream, class_order, session_sizes, validation_split
+from visvm.bench.streams import (
+    ClassStream,
+    Samples,
+    class_order,
+    session_sizes,
+    validation_split,
+)
 from visvm.bench.texts import ClassTexts, require_kinship
 from visvm.encoders.cache import FeatureCache
+from visvm.encoders.texts import TextFeatures
 from visvm.errors import InputError, VisvmError
 from visvm.head.memory import peak_bytes, reset_peak
 from visvm.progress import Progress
@@ -104,9 +111,7 @@ def measure(
     stream = ClassStream(train, test, order, sizes)
     entry = METHODS[run.method]
     if data.texts is not None and "text" in entry.needs:
-        require_kinship(data.texts, train, lambda rows: project_final(rows, setup))
-        texts = ClassTexts(data.texts, order, lambda: sum(stream.sizes))
-        setup = altered(setup, texts=texts)
+        setup = _with_texts(setup, data.texts, train, order, stream)
     method = entry.make(setup, **run.options)
     environment, code = describe_environment(), code_digest(type(method))
     for session in stream:
@@ -139,6 +144,14 @@ def measure(
             code_digest=code,
         )
     progress("sessions of this run", len(sizes), len(sizes))
+
+
+def _with_texts(
+    setup: Setup, texts: TextFeatures, train: Samples, order: list[int], stream: ClassStream
+) -> Setup:
+    """Return the setup with the texts of classes that have arrived, which must fit the images."""
+    require_kinship(texts, train, lambda rows: project_final(rows, setup))
+    return altered(setup, texts=ClassTexts(texts, order, lambda: sum(stream.sizes)))
 
 
 def _timed(work: Callable[..., T], *given: Any) -> tuple[float, T]:

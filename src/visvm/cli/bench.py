@@ -79,13 +79,9 @@ def bench(
                 _show_plan(recipe, data, output, progress, insist=insist)
             return
         with open_for_appending(output) as results:
-            failures = [
-                failure
-                for group in _groups(chosen, data, results, progress, insist=insist)
-                for failure in chain(
-                    _run(group, results, progress, quiet), _diagnose(group, output, progress)
-                )
-            ]
+            failures: list[Failure] = []
+            for group in _groups(chosen, data, results, progress, insist=insist):
+                failures += _run(group, results, output, progress, quiet)
     _require_none(failures)
     if not quiet:
         complete = f"{output / 'results.jsonl'} is complete"
@@ -187,9 +183,9 @@ def _groups(
 
 
 def _run(
-    group: "RunGroup", results: "Results", progress: "Progress", quiet: bool
+    group: "RunGroup", results: "Results", output: Path, progress: "Progress", quiet: bool
 ) -> "Iterator[Failure]":
-    """Run a group, with a line for every run that is finished."""
+    """Run a group, with a line for every run that is finished, and write its diagnosis."""
     from visvm.bench.runner import Failure, execute
     from visvm.cli.terminal import note
     from visvm.encoders.cache import FeatureCache
@@ -213,6 +209,7 @@ def _run(
                 yield outcome
             elif outcome.session == outcome.n_sessions:
                 say(_summary(outcome, list(results.accuracies(outcome.run).values())))
+    yield from _diagnose(group, output, progress)
 
 
 def _diagnose(group: "RunGroup", output: Path, progress: "Progress") -> "Iterator[Failure]":

@@ -22,38 +22,41 @@ from visvm.errors import shown
 if TYPE_CHECKING:
     from visvm.learning.findings import Alike, Check, Mislabelled
 
+Compared = Annotated[
+    Path | None,
+    typer.Option(callback=home, help="Compare with all classes of this model; it stays as it is."),
+]
+FixList = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="OUT",
+        callback=home,
+        help="Write a CSV file of all photos to edit and to give to 'visvm learn': labels that "
+        "look wrong are corrected, or left out where no other is likely.",
+    ),
+]
+ForceBoth = Annotated[
+    bool, typer.Option("--force", help="Replace the page and the fix list if they exist.")
+]
+LookingWith = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoder to look with. With --model: path of its encoder on this machine.",
+        show_default="dinov2-s14",
+    ),
+]
+
 _ROWS = 20  # of each table on the terminal
 _LEAST_ROWS = 5  # of labels that lose, also where none is surely wrong
 
 
 def check(
     folder: Folder,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            callback=home, help="Compare with all classes of this model; it stays as it is."
-        ),
-    ] = None,
+    model: Compared = None,
     html: Html = None,
-    fix_list: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT",
-            callback=home,
-            help="Write a CSV file of all photos to edit and to give to 'visvm learn': labels that "
-            "look wrong are corrected, or left out where no other is likely.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the page and the fix list if they exist.")
-    ] = False,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            help="Encoder to look with. With --model: path of its encoder on this machine.",
-            show_default="dinov2-s14",
-        ),
-    ] = None,
+    fix_list: FixList = None,
+    force: ForceBoth = False,
+    encoder: LookingWith = None,
     nested: Nested = None,
     no_cache: NoCache = False,
     as_json: Json = False,

@@ -127,8 +127,7 @@ def learn(
     from visvm.model.container import locked
     from visvm.model.journal import Journal
 
-    _check_options(model, statistics_only, test, force or reveal, ray, actors or batch_size)
-    output = model if statistics_only is None else statistics_only
+    output = _output(model, statistics_only, test, force or reveal, ray, actors or batch_size)
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         new = (encoder, transform, views, components, ridge, seed, quality, minutes)
         classifier = open_for_learning(model, *new, cache=not no_cache)
@@ -138,11 +137,7 @@ def learn(
         tell_views(classifier.views, quiet)
         with Journal(output) as journal:
             engine = _engine(journal, ray, actors, batch_size)
-            given: Any = {
-                "nested": nested,
-                "skip_unreadable": skip_unreadable,
-                "engine": engine,
-            }
+            given: Any = {"nested": nested, "skip_unreadable": skip_unreadable, "engine": engine}
             if statistics_only is None:
                 said, show = _learned(classifier, folder, test, output, progress, given)
             else:
@@ -199,10 +194,10 @@ def _write(save: "Callable[[Path], None]", output: Path, progress: "Progress") -
     progress("writing the model", 1, 1)
 
 
-def _check_options(
+def _output(
     model: Path, output: Path | None, test: str | None, force: bool, ray: str | None, more: object
-) -> None:
-    """Refuse options that do not go together, or not without another."""
+) -> Path:
+    """Return what is written; refuse options that do not go together, or not without another."""
     if ray is None and more:
         advice = "--actors and --batch-size were given without --ray. Add it, or leave them out."
         raise InputError(advice, code="option-without-ray")
@@ -213,7 +208,7 @@ def _check_options(
             code="option-without-statistics",
         )
     if output is None:
-        return
+        return model
     if test is not None:
         advice = "--statistics-only makes no model that --test could ask. Leave one of them out."
         raise InputError(advice, code="option-test-without-model")
@@ -221,6 +216,7 @@ def _check_options(
         advice = f"There is no file {model}. Make one with 'visvm export MODEL --for-site'."
         raise ModelFileError(advice, code="file-missing")
     require_other(output, model, "--statistics-only")
+    return output
 
 
 def _has_learned(

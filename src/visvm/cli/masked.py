@@ -34,6 +34,31 @@ masked_app = typer.Typer(
     cls=PlainGroup,
 )
 
+SitePath = Annotated[
+    Path,
+    typer.Argument(
+        help="What the collector sent: the file of 'visvm export --for-site'.",
+        metavar="SITE",
+        callback=home,
+    ),
+]
+Classes = Annotated[
+    str,
+    typer.Argument(
+        help="The folder or CSV file to learn; the names of its classes go into the card. Or a "
+        ".txt file with a name a line, which may name more classes than the site has.",
+        metavar="CLASSES",
+    ),
+]
+NewKey = Annotated[
+    Path,
+    typer.Argument(
+        help="The new key, such as north.key: keep it, and send north.card, which is made beside "
+        "it.",
+        metavar="KEY",
+        callback=home,
+    ),
+]
 KeyPath = Annotated[
     Path, typer.Argument(help="The site's key. It stays there.", metavar="KEY", callback=home)
 ]
@@ -46,31 +71,9 @@ Output = Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", cal
 
 @masked_app.command("join", cls=PlainCommand)
 def masked_join(
-    site: Annotated[
-        Path,
-        typer.Argument(
-            help="What the collector sent: the file of 'visvm export --for-site'.",
-            metavar="SITE",
-            callback=home,
-        ),
-    ],
-    classes: Annotated[
-        str,
-        typer.Argument(
-            help="The folder or CSV file to learn; the names of its classes go into the card. Or a "
-            ".txt file with a name a line, which may name more classes than the site has.",
-            metavar="CLASSES",
-        ),
-    ],
-    key: Annotated[
-        Path,
-        typer.Argument(
-            help="The new key, such as north.key: keep it, and send north.card, which is made "
-            "beside it.",
-            metavar="KEY",
-            callback=home,
-        ),
-    ],
+    site: SitePath,
+    classes: Classes,
+    key: NewKey,
     nested: Nested = None,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -102,6 +102,13 @@ Views = Annotated[
         "the time)."
     ),
 ]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="Answer 'none of these' to photos that look less familiar than all but this share of "
+        "the learned ones, which is refused in error then; off never does."
+    ),
+]
 NewComponents = Annotated[
     int | None,
     typer.Option(help="For a new model: width of the random kernel map.", show_default="15000"),
@@ -237,7 +244,7 @@ def open_for_learning(
     classifier = ImageClassifier.load(model, cache=cache, encoder=where)
     assert classifier.model_ is not None
     settled, name = classifier.model_.head.settled, classifier.encoder_name
-    for option, value, own in (
+    owned = (
         ("--encoder", auto, name),
         ("--quality", quality, _own_quality(name, quality)),
         ("--minutes", minutes, f"the encoder {name}"),
@@ -246,13 +253,19 @@ def open_for_learning(
         ("--components", components, settled.options.n_components),
         ("--ridge", ridge, "a λ it may change" if settled.may_renew_ridge else settled.ridge),
         ("--seed", seed, settled.seed),
-    ):
+    )
+    _require_own(model, owned)
+    return classifier
+
+
+def _require_own(model: Path, owned: tuple[tuple[str, object, object], ...]) -> None:
+    """Refuse options, with the values given, that contradict what a model has."""
+    for option, value, own in owned:
         if value not in (None, own):
             raise InputError(
                 f"{option} {value} was given, but {model} already has {own}. Leave the option out.",
                 code="option-of-new-model",
             )
-    return classifier
 
 
 def _own_quality(encoder: str, wanted: str | None) -> str:

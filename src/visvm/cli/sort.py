@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visvm.cli.options import Json, ModelPath, NoCache, Quiet, Where, home
+from visvm.cli.options import (
+    Json,
+    ModelPath,
+    NoCache,
+    Quiet,
+    SkipUnreadable,
+    Unknown,
+    Where,
+    home,
+)
 from visvm.encoders.files import flush_folder, make_folder, written
 from visvm.errors import InputError, shown
 
@@ -23,6 +32,14 @@ if TYPE_CHECKING:
 
 NONE = "none of these"
 """The folder of photos that show none of the classes; another if a class has this name."""
+
+Photos = Annotated[Path, typer.Argument(help="Photos.", metavar="FOLDER", callback=home)]
+Output = Annotated[
+    Path, typer.Argument(help="Where the folders are made.", metavar="OUT", callback=home)
+]
+Link = Annotated[bool, typer.Option("--link", help="Make symbolic links instead of copies.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go where.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")]
 
 _MOST_BYTES = 200  # of a folder's name
 _MOST_OF_FILE = 255  # of a file's name, where the system does not say
@@ -52,27 +69,13 @@ class Move:
 
 def sort(
     model: ModelPath,
-    folder: Annotated[Path, typer.Argument(help="Photos.", metavar="FOLDER", callback=home)],
-    output: Annotated[
-        Path, typer.Argument(help="Where the folders are made.", metavar="OUT", callback=home)
-    ],
-    link: Annotated[
-        bool, typer.Option("--link", help="Make symbolic links instead of copies.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would go where.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")] = False,
-    unknown: Annotated[
-        str,
-        typer.Option(
-            help="Take photos for 'none of these' that look less familiar than all but this share "
-            "of the learned ones; off never does."
-        ),
-    ] = "5%",
-    skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Skip files that are not images.")
-    ] = False,
+    folder: Photos,
+    output: Output,
+    link: Link = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    unknown: Unknown = "5%",
+    skip_unreadable: SkipUnreadable = False,
     encoder: Where = None,
     no_cache: NoCache = False,
     as_json: Json = False,
@@ -83,7 +86,7 @@ def sort(
     If it is interrupted, run it again: what is there already stays as it is.
     """
     from visvm.cli.ask import rate_of
-    from visvm.cli.terminal import answer, note, progress_bars
+    from visvm.cli.terminal import answer, progress_bars
     from visvm.encoders.images import find_images
     from visvm.model.predictor import ImagePredictor
 
@@ -101,14 +104,8 @@ def sort(
         )
     moves = plan(found, output, predictor.classes_, link=link)
     to_do = [move for move in moves if not move.there]
-    if not dry_run and to_do and not yes:
-        if not as_json:
-            _show(moves, output, link)
-        if as_json or not sys.stdin.isatty():
-            raise InputError("Nothing was done. Run it with --yes to do it.", code="yes-missing")
-        if not typer.confirm("Do it?", err=True):
-            note("Nothing was done.")
-            return
+    if not dry_run and to_do and not yes and not _agreed(moves, output, link, as_json):
+        return
     if not dry_run:
         carry_out(moves, link=link)
     done = 0 if dry_run else len(to_do)
@@ -126,6 +123,20 @@ def _answers(outcomes: "Iterable[object]", skip_unreadable: bool) -> "list[Predi
     if not skip_unreadable:
         refuse_unreadable([each for each in found if isinstance(each, Unreadable)], OR_SKIP)
     return [each for each in found if isinstance(each, Prediction)]
+
+
+def _agreed(moves: "Sequence[Move]", output: Path, link: bool, as_json: bool) -> bool:
+    """Show what will be done, and ask whether to do it."""
+    from visvm.cli.terminal import note
+
+    if not as_json:
+        _show(moves, output, link)
+    if as_json or not sys.stdin.isatty():
+        raise InputError("Nothing was done. Run it with --yes to do it.", code="yes-missing")
+    if not typer.confirm("Do it?", err=True):
+        note("Nothing was done.")
+        return False
+    return True
 
 
 def _check_output(folder: Path, output: Path) -> None:

@@ -61,12 +61,14 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
         from visvm.encoders.huggingface import TransformersEncoder
 
         return TransformersEncoder(expanded, size=form.size, from_hub=from_hub)
-    if bare.partition("@")[0] in CATALOG:
-        raise EncoderError(
-            f"{name!r} has no size behind its @. Give one such as {bare.partition('@')[0]}@336.",
-            code="size-unsupported",
-        )
-    raise EncoderError(
+    raise _unknown(name, bare.partition("@")[0])
+
+
+def _unknown(name: str, front: str) -> EncoderError:
+    if front in CATALOG:
+        fact = f"{name!r} has no size behind its @. Give one such as {front}@336."
+        return EncoderError(fact, code="size-unsupported")
+    return EncoderError(
         f"There is no encoder {name!r}. Give one of {', '.join(CATALOG)}, an .onnx file, an "
         "open_clip checkpoint, or the folder or hub name (owner/model) of a transformers model.",
         code="encoder-unknown",

@@ -68,10 +68,7 @@ def learn_session(
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
     held_out = None
     if test is not None:
-        wanted = test.only({*known, *work.images.labels})
-        _require_some(wanted, test)
-        stage = "encoding test images"
-        held_out = _encoded(wanted, work, [work.transform], stage, progress, work.skip_unreadable)
+        held_out = _held_out(test, known, work, progress)
         clock.lap("test")
     learned, summed = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
@@ -97,8 +94,11 @@ def learn_session(
     return changes.learned(after, calibration, report, key), report
 
 
-def _require_some(wanted: Labelled, test: Labelled) -> None:
-    """Refuse test images none of which is of a class that will be known."""
+def _held_out(
+    test: Labelled, known: set[Label], work: Work, progress: Progress
+) -> LabelledFeatures:
+    """Encode test images of the classes that will be known; refuse them if there are none."""
+    wanted = test.only({*known, *work.images.labels})
     if not wanted.labels:
         classes = list(dict.fromkeys(test.labels))
         raise InputError(
@@ -106,6 +106,8 @@ def _require_some(wanted: Labelled, test: Labelled) -> None:
             "Give test images of the classes learned.",
             code="test-classes-unknown",
         )
+    stage = "encoding test images"
+    return _encoded(wanted, work, [work.transform], stage, progress, work.skip_unreadable)
 
 
 def _unlearned(work: Work, head: Head) -> Model:

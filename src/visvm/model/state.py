@@ -286,11 +286,7 @@ class Model:
         levels: list[tuple[str | None, float | None]] = [(None, None)] * len(names)
         if self.levels.groups:
             levels = list(self.levels.answers(probable, sure))
-        given = scores if raw else probable
-        order = np.argsort(-given, axis=1, kind="stable")[:, :top]
-        labels = self.classes[order].tolist()
-        values = np.take_along_axis(given, order, axis=1).tolist()
-        tops = [tuple(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
+        tops = self._best(scores if raw else probable, top)
         return [
             Prediction(
                 *best[0],
@@ -305,6 +301,13 @@ class Model:
                 tops, names, shares, levels, strict=True
             )
         ]
+
+    def _best(self, given: Array, top: int) -> list[tuple[tuple[Label, float], ...]]:
+        """Return the best classes of each row of numbers, (n, C), with these numbers."""
+        order = np.argsort(-given, axis=1, kind="stable")[:, :top]
+        labels = self.classes[order].tolist()
+        values = np.take_along_axis(given, order, axis=1).tolist()
+        return [tuple(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
 
 
 def check_how(top: int, unknown: float | None, sure: float) -> None:

@@ -108,7 +108,7 @@ def _add_model(app: FastAPI, service: Service, rights: Rights) -> None:
 
 
 def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
-    """Add what images show, and how often the model is right."""
+    """Add what images show."""
     asking: dict[str, Any] = {"tags": ["model"], "dependencies": [rights.reader]}
 
     @app.post("/api/predict", **asking, **form_of(QUESTION))
@@ -126,6 +126,11 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
         """
         snapshot, made = await service.predict(form, top, unknown, sure)
         return schemas.describe_predictions(snapshot.revision, made)
+
+
+def _add_examinations(app: FastAPI, service: Service, rights: Rights) -> None:
+    """Add how often the model is right, and the labels of images are."""
+    asking: dict[str, Any] = {"tags": ["model"], "dependencies": [rights.reader]}
 
     @app.post("/api/evaluate", status_code=202, **asking, **form_of(LABELLED))
     async def evaluate(
@@ -347,7 +352,8 @@ def _add_jobs(app: FastAPI, service: Service, rights: Rights) -> None:
 
 
 ALL = (
-    *(_add_health, _add_model, _add_questions, _add_advice, _add_changes, _add_classes),
+    *(_add_health, _add_model, _add_questions, _add_examinations, _add_advice),
+    *(_add_changes, _add_classes),
     *(_add_undo, _add_jobs),
 )
 
