@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel crash clean
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel release crash clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -62,6 +62,11 @@ soak: .venv/dev
 # The wheel, in dist/: built twice, and the same to the last byte.
 wheel: .venv/core
 	$(BIN)/python -m tests.wheel
+# Wheel and sdist, in dist/: each is installed elsewhere, and the quick tests run there (tests/release.py).
+release: .venv/dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt build
+	$(BIN)/python -m tests.release
+
 # Every command that writes, cut off at each of its file operations and run again (tests/crash).
 crash: .venv/dev
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.crash
@@ -75,7 +80,7 @@ clean:
 # What a virtual environment holds is recorded by a file in it, so that a change of the requirements installs anew.
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[plot]'
 	touch $@
 
 .venv/dev: .venv/core

@@ -49,4 +49,4 @@ def test_the_readmes_python_runs():
 
 
 def test_the_changelog_names_this_version():
-    assert visvm.__version__.removesuffix(".dev0") in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## [{visvm.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -20,6 +20,7 @@ from visvm.cli.options import (
     SkipUnreadable,
     Views,
     Where,
+    require_drawing,
     require_page,
     tell_views,
 )
@@ -223,6 +224,7 @@ def evaluate(
     from visvm.image_classifier import ImageClassifier
 
     if plot is not None:
+        require_drawing()
         from visvm.cli.figures import check_figure_name, draw_evaluation
 
         check_figure_name(plot)

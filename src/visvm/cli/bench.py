@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import Quiet, home
+from visvm.cli.options import Quiet, home, require_drawing
 from visvm.errors import EncoderError, InputError, VisvmError
 
 if TYPE_CHECKING:
@@ -322,6 +322,7 @@ def _duration(seconds: float) -> str:
 
 def report(folder: Annotated[Path, _DIR] = Path("results"), quiet: Quiet = False) -> None:
     """Write report.html, report.md and figures from results.jsonl."""
+    require_drawing()
     from visvm.bench.report.write import write_report
     from visvm.cli.terminal import out
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from sklearn.linear_model import SGDClassifier
 
 from visvm.bench.digits import DIGITS, digit_pictures
-from visvm.cli.figures import draw_demo
+from visvm.cli.options import can_draw
 from visvm.cli.terminal import table
 from visvm.encoders.encoder import LayerFeatures, Preprocessing
 from visvm.encoders.files import make_folder
@@ -81,12 +81,17 @@ def run(out: Console, progress: Progress, output: Path, folder: Path | None, enc
     _, known, mine, other, _ = zip(*sessions, strict=True)
     labels = [label for classes in stream.sessions for label in classes]
     samples = [(label, _thumbnail(stream.train.only({label}).sources[0])) for label in labels]
-    draw_demo(known, mine, other, samples, figure)
+    drawn = "no figure: pip install 'visvm[plot]' draws one"
+    if can_draw():
+        from visvm.cli.figures import draw_demo
+
+        draw_demo(known, mine, other, samples, figure)
+        drawn = f"figure: {figure}"
     command = "visvm" if shutil.which("visvm") else str(Path(sys.executable).with_name("visvm"))
     out.print(
         f"Both heads saw the same features of the same frozen encoder ({encoder}), session by "
         "session; neither kept an image.\n"
-        f"model: {model}   figure: {figure}\n\n"
+        f"model: {model}   {drawn}\n\n"
         f"Try it:              {command} predict {model} {stream.test.sources[0]!s}\n"
         "With your own photos, one folder per class:\n"
         f"                     {command} learn mine.visvm photos/\n"

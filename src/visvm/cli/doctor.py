@@ -18,6 +18,7 @@ from visvm.head.memory import available_bytes, human_bytes
 
 _PACKAGES = dict.fromkeys(("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow"), "core") | {
     "pillow-heif": "to read HEIC photos",
+    "matplotlib": "extra plot: figures of evaluate, demo and report",
     "torch": "extra torch: transformers and open_clip encoders",
     "transformers": "extra torch",
     "fastapi": "extra serve",

@@ -1,5 +1,6 @@
 """What several commands share: arguments, options, and how a model file is held and replaced."""
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -299,6 +300,21 @@ def require_page(output: Path | None) -> None:
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         advice = f"{shown(output)} would be a page. Call it {shown(output.stem)}.html."
         raise InputError(advice, code="ending-other")
+
+
+def can_draw() -> bool:
+    """Tell whether matplotlib is here; the core needs none."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def require_drawing() -> None:
+    """Refuse what ends in a figure where none can be drawn, before work is spent on it."""
+    if not can_draw():
+        raise InputError(
+            "Figures need matplotlib, which is not installed. Install it with: "
+            "pip install 'visvm[plot]'",
+            code="package-missing",
+        )
 
 
 def require_absent(output: Path, force: bool) -> None:

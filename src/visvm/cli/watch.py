@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visvm.cli.options import require_drawing
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -105,10 +106,12 @@ def watch(
 ) -> None:
     """Show what a video shows, moment by moment."""
     from visvm.cli.answers import show_answer
-    from visvm.cli.figures import check_figure_name, draw_moments
 
     plot = timing.get("plot")
     if plot is not None:
+        require_drawing()
+        from visvm.cli.figures import check_figure_name, draw_moments
+
         check_figure_name(plot)
     least = {"every": 1e-3, "window": 0.0, "duration": 1e-3}
     options = {"every": "--every", "window": "--window", "duration": "--for"}
