@@ -33,7 +33,7 @@ from visvm.encoders.encoder import Encoder
 from visvm.encoders.pipeline import encode_files
 from visvm.encoders.transform import Transform
 from visvm.head.calibration import inverse_temperature, log_likelihoods
-from visvm.head.familiarity import UNKNOWN, known_shares, noted, spread_of
+from visvm.head.familiarity import UNKNOWN, known_shares, spread_of, tallied
 from visvm.head.head import Head
 
 HERE = Path(__file__).parent
@@ -96,7 +96,7 @@ class Detectors:
         spread = spread_of(sums, self.head.coefficients, shift, places)
         fitted, counts = self.head.scores(X[chosen]), sums.class_counts
         self.spread = spread
-        self.noted = noted(spread.unlearned_distances(unseen, fitted, targets, counts))
+        self.noted = tallied(spread.unlearned_distances(unseen, fitted, targets, counts))
         self.beta = inverse_temperature(log_likelihoods(unseen, targets))
         self.unit = X / np.linalg.norm(X, axis=1, keepdims=True)
         self.accuracy = 0.0

@@ -82,7 +82,9 @@ def test_published_numbers_only_beside_the_papers_encoder():
 
 def test_published_forgetting_seeds_and_overhead():
     changes = {"dataset": "cars", "protocol": "B0 Inc10", **CLIP}
-    _, markdown = both(losses.forgetting, ("vis", [0.9, 0.8]), ("acil", [0.9, 0.6]), **changes)
+    _, markdown = both(
+        losses.what_is_forgotten, ("vis", [0.9, 0.8]), ("acil", [0.9, 0.6]), **changes
+    )
     assert markdown_row(markdown, "vis") == ["**10.00** (3.57)"]  # lower is better
     _, markdown = both(costs.overhead, ("vis", [0.9, 0.8]), **changes)
     assert markdown_row(markdown, "RanPAC") == ["93.92", "6.47", "5.16", "1.31", "5.30", "3.49"]

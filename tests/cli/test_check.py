@@ -8,7 +8,7 @@ import pytest
 
 from tests import tiny
 from visvm import ImageClassifier
-from visvm.cli.gallery import Card, Section, write_page
+from visvm.cli.gallery import PhotoCard, PhotoSection, write_page
 
 LEARN = ("--encoder", "tiny.onnx", "--components", 20, "--ridge", 1, "--transform", "squash")
 
@@ -135,8 +135,8 @@ def test_the_page_has_the_photos_and_nothing_from_elsewhere(visvm, folder):
 def test_a_page_escapes_whatever_it_is_given(folder):
     nasty = '"><script>alert(1)</script>\x1b[2J'
     parts = [
-        Section(nasty, nasty, [[Card(nasty, nasty, nasty, nasty)]], [nasty], [[nasty]]),
-        Section("left out"),
+        PhotoSection(nasty, nasty, [[PhotoCard(nasty, nasty, nasty, nasty)]], [nasty], [[nasty]]),
+        PhotoSection("left out"),
     ]
     write_page(folder / "page.html", nasty, nasty, [nasty], parts)
     page = (folder / "page.html").read_text()

@@ -85,7 +85,7 @@ def test_the_service_takes_no_encoder_that_is_to_be_chosen(visvm):
 def test_the_service_takes_a_quality(visvm, monkeypatch):
     opened = []
     monkeypatch.setattr(
-        "visvm.service.server.serve", lambda model, load, **_: opened.append(load()[0])
+        "visvm.service.server.run_server", lambda model, load, **_: opened.append(load()[0])
     )
     visvm("serve", "new.visvm", "--encoder", "seeing", "--quality", "best")
     assert opened[0].encoder_name == f"seeing@{BEST}"
@@ -127,7 +127,7 @@ def test_doctor_speed(visvm, small):
 def test_doctor_takes_the_fastest_of_several_turns(small, monkeypatch):
     times = iter([9.0, 4.0, 9.0, 5.0, 8.0, 2.0, *[9.0] * 60])
     monkeypatch.setattr(speed, "_milliseconds", lambda photos, encoder: next(times))
-    found = speed.measure("seeing", lambda *_: None)
+    found = speed.measure_speed("seeing", lambda *_: None)
     assert [each.milliseconds for each in found.qualities] == [5.0, 4.0, 2.0]
     assert [each.relative_speed for each in found.qualities] == [0.8, 1.0, 2.0]
 

@@ -83,7 +83,7 @@ def test_sound_alone(tmp_path):
 
 
 def test_bounds(clip, monkeypatch):
-    monkeypatch.setattr(video, "MAX_PIXELS", 64 * 48 - 1)
+    monkeypatch.setattr(video, "MAX_FRAME_PIXELS", 64 * 48 - 1)
     with refused("video-unreadable", ImageError):
         next(video_frames(clip, 1.0))
     monkeypatch.undo()

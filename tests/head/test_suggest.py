@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests import reference
 from visvm import IncrementalLSSVC
 from visvm.head.solver import leverage
-from visvm.head.suggest import ALIKE, doubts_of, first_choices
+from visvm.head.suggest import ALIKE, first_choices, hesitations
 
 
 def leverages(gram, rows):
@@ -78,5 +78,5 @@ def test_features_without_a_direction_are_taken_once(features):
 
 def test_doubt_is_the_lead_of_the_likeliest():
     rows = np.array([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [1.0, 0.0, 0.0]])
-    assert doubts_of(rows) == pytest.approx([1.0, 0.5, 0.0])
-    assert doubts_of(np.ones((2, 1))).tolist() == [1.0, 1.0]
+    assert hesitations(rows) == pytest.approx([1.0, 0.5, 0.0])
+    assert hesitations(np.ones((2, 1))).tolist() == [1.0, 1.0]

@@ -9,7 +9,7 @@ from tests import tiny
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.errors import ModelFileError
-from visvm.model.card import card
+from visvm.model.card import model_card
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def place(tmp_path_factory):
 
 def test_the_card_says_what_the_model_is(place):
     folder, model = place
-    text = card(model.model_, "a|b", model.evaluate(folder / "photos"))
+    text = model_card(model.model_, "a|b", model.evaluate(folder / "photos"))
     front = text.split("---\n")[1]
     assert "license: other\n" in front
     assert json.loads(re.search("tags: (.*)", front)[1])[0] == "visvm"
@@ -36,9 +36,9 @@ def test_without_a_test_it_says_so_and_with_a_tested_session_that(place):
     folder, _ = place
     model = ImageClassifier(str(folder / "tiny.onnx"), 20, cache=False, layers=(3,), ridge=1.0)
     model.learn(folder / "photos")
-    assert "Not measured" in card(model.model_, "m")
+    assert "Not measured" in model_card(model.model_, "m")
     model.learn(folder / "photos", test=folder / "photos")
-    assert "measured after session 2" in card(model.model_, "m")
+    assert "measured after session 2" in model_card(model.model_, "m")
 
 
 def test_a_folder_of_a_hub_is_read_again_without_sums(place, tmp_path):

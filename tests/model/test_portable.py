@@ -20,7 +20,7 @@ from visvm import ImageClassifier
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.transform import TRANSFORMS, Transform
 from visvm.errors import EncoderError, InputError, ModelFileError
-from visvm.head.familiarity import ScoreSpread, noted, smoothing
+from visvm.head.familiarity import ScoreSpread, smoothing, tallied
 from visvm.model.portable import answers, writing
 from visvm.model.portable.graph import PortableOptions, portable
 from visvm.model.portable.metadata import described
@@ -200,7 +200,7 @@ def test_known_is_as_exact_with_smaller_weights(model, tmp_path):
     spread = ScoreSpread(scores.mean() + generator.normal(size=(n, n)), np.eye(n))
     unit = np.median(spread.distances(scores).min(axis=1))
     spread = replace(spread, root=np.linalg.qr(generator.normal(size=(n, n)))[0] / unit)
-    sums = noted(np.geomspace(0.5, 2.0, 101))
+    sums = tallied(np.geomspace(0.5, 2.0, 101))
     held = replace(held, spread=spread, calibration=replace(held.calibration, distances=sums))
     for kind in ("float32", "float16", "int8"):
         made = portable(held, None, None, PortableOptions(kind, head_only=True))

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from visvm.bench.diagnosis import Correlation, Cosines, Curve, Joint, Point, Share, diagnose
+from visvm.bench.diagnosis import Correlation, Cosines, Curve, Joint, Point, diagnose
 from visvm.bench.features import EncodedData
 from visvm.bench.methods.method import Setup
 from visvm.bench.methods.text import joint
-from visvm.bench.rows import Run
+from visvm.bench.rows import Run, Share
 from visvm.bench.streams import Samples, validation_split
 from visvm.bench.texts import require_kinship
 from visvm.encoders.files import replacing

@@ -10,18 +10,17 @@ that by means hardly depends on the text. So each is also reported alone.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from msgspec import Meta, Struct
-from numpy.typing import NDArray
+from msgspec import Struct
 from scipy.stats import linregress
 
+from visvm.bench.rows import Share
 from visvm.bench.streams import ClassNumbers, class_order, session_sizes
 from visvm.encoders.texts import unit
+from visvm.head.products import Array
 
-Array = NDArray[np.float64]
-Share = Annotated[float, Meta(ge=0, le=1)]
 Point = tuple[float, float]
 
 STARTS = ("text", "image")

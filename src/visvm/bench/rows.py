@@ -30,7 +30,7 @@ from visvm.head.checks import is_positive
 
 FILE_NAME = "results.jsonl"
 _BEGINNING = b'{"run":{"dataset":'  # of every row
-FORMAT = 2  # of a row; raise it when a field changes its meaning, and keep reading the old ones
+ROW_FORMAT = 2  # of a row; raise it when a field changes its meaning, and keep reading the old ones
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -93,7 +93,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     measured_at: str  # UTC, ISO 8601
     code_digest: str  # of the source of the method and of the head, for information
     n_shared: int | None = None  # test images that are training images too; early rows have None
-    format: int = FORMAT
+    format: int = ROW_FORMAT
 
 
 def parse(line: bytes) -> Row:
@@ -102,8 +102,8 @@ def parse(line: bytes) -> Row:
     version = said.get("format") if isinstance(said, dict) else None
     if version == 1:
         said = _from_format_1(said)
-    elif version != FORMAT:
-        raise ValueError(f"its format is {version!r}, known are 1 and {FORMAT}")
+    elif version != ROW_FORMAT:
+        raise ValueError(f"its format is {version!r}, known are 1 and {ROW_FORMAT}")
     row = msgspec.convert(said, Row)
     if not {"learn", "predict"} <= row.seconds.keys():
         raise ValueError("seconds has no learn or no predict")
@@ -122,7 +122,7 @@ def _from_format_1(said: dict[str, Any]) -> dict[str, Any]:
     Where a run was measured by several states of the code, the last row of a session counts.
     """
     run = {**msgspec.convert(said.get("run"), dict[str, Any]), "revision": 1}
-    return {**said, "run": run, "code_digest": run.pop("code_digest", None), "format": FORMAT}
+    return {**said, "run": run, "code_digest": run.pop("code_digest", None), "format": ROW_FORMAT}
 
 
 def read_rows(folder: Path) -> list[Row]:

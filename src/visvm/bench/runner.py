@@ -101,10 +101,7 @@ def measure(
     encode_seconds: float,
     progress: Progress,
 ) -> Iterator[Row]:
-    """Learn a stream and measure after every session that is not among the known ones.
-
-    What encoding an image takes is written down beside the rest.
-    """
+    """Learn a stream, and measure after every session that is not among the known ones."""
     train, test = (data.train, data.test) if run.split == "test" else validation_split(data.train)
     order = class_order(len(data.classes), run.class_order_seed)
     sizes = session_sizes(run.protocol, len(order))

@@ -10,12 +10,11 @@ from scipy.stats import binom
 from visvm.bench.streams import Samples
 from visvm.encoders.texts import Phrases, TextFeatures, unit
 from visvm.errors import EncoderError, VisvmError
+from visvm.head.products import Array
 
 _SAMPLES = 1000  # images that kinship is judged by
 _DOUBT = 1e-3  # how often chance may be taken for kinship
 _TOO_MANY = 0.6  # share of images that chance may name: with more, they are too few to tell
-
-Array = NDArray[np.float64]
 
 
 class ClassTexts:

@@ -18,6 +18,7 @@ from visvm.cli.options import (
     NoCache,
     Quiet,
     SkipUnreadable,
+    Unknown,
     Views,
     Where,
     require_drawing,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from visvm.model.predictor import ImagePredictor
 
 
-Images = Annotated[
+ImagesOrVideo = Annotated[
     list[str] | None,
     typer.Argument(
         help="Images, folders, or patterns such as 'photos/*.jpg'; or one video.",
@@ -43,13 +44,6 @@ Top = Annotated[int | None, typer.Option(min=1, help="How many classes to name; 
 Raw = Annotated[
     bool, typer.Option("--raw", help="Give the head's scores instead of probabilities.")
 ]
-Unknown = Annotated[
-    str,
-    typer.Option(
-        help="Answer 'none of these' to photos that look less familiar than all but this share "
-        "of the learned ones, which is refused in error then; off never does."
-    ),
-]
 Sure = Annotated[
     str,
     typer.Option(
@@ -57,17 +51,24 @@ Sure = Annotated[
         "unless a class is at least so probable."
     ),
 ]
-Table = Annotated[
+AsTable = Annotated[
     bool,
     typer.Option(
         "--csv", help="Write a table of path,label,score,known,unknown to standard output."
     ),
 ]
+Confusions = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", help="Draw accuracy by class and confusions to this PNG, PDF or SVG file."
+    ),
+]
+Wrong = Annotated[bool, typer.Option("--wrong", help="List the photos that were answered wrongly.")]
 
 
 def predict(
     model: ModelPath,
-    images: Images = None,
+    images: ImagesOrVideo = None,
     top: Top = None,
     raw: Raw = False,
     unknown: Unknown = "5%",
@@ -80,7 +81,7 @@ def predict(
     plot: Plot = None,
     encoder: Where = None,
     no_cache: NoCache = False,
-    as_csv: Table = False,
+    as_csv: AsTable = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -201,13 +202,8 @@ def expand_images(images: list[str]) -> list[Path]:
 def evaluate(
     model: ModelPath,
     folder: Folder,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Draw accuracy by class and confusions to this PNG, PDF or SVG file."),
-    ] = None,
-    wrong: Annotated[
-        bool, typer.Option("--wrong", help="List the photos that were answered wrongly.")
-    ] = False,
+    plot: Confusions = None,
+    wrong: Wrong = False,
     html: Html = None,
     nested: Nested = None,
     skip_unreadable: SkipUnreadable = False,

@@ -31,7 +31,7 @@ def card(
     from visvm.cli.terminal import out, progress_bars
     from visvm.encoders.files import replacing
     from visvm.image_classifier import ImageClassifier
-    from visvm.model.card import card as card_of
+    from visvm.model.card import model_card
 
     if output is not None and output.exists() and not force:
         advice = f"{output} already exists. Choose another name, or replace it with --force."
@@ -41,7 +41,7 @@ def card(
     if test is not None:
         with progress_bars(quiet) as progress:
             evaluation = classifier.evaluate(test, progress=progress)
-    text = card_of(classifier.known_model, model.stem, evaluation)
+    text = model_card(classifier.known_model, model.stem, evaluation)
     if output is None:
         out().print(text, end="", markup=False, highlight=False, soft_wrap=True)
         return

@@ -143,38 +143,46 @@ def _groups(found: "Check", exact: bool) -> "Sequence[Alike]":
 
 def write_check_page(path: Path, folder: str, found: "Check") -> None:
     """Write what a check has found as a page with the photos."""
-    from visvm.cli.gallery import Card, Section, write_page
+    from visvm.cli.gallery import PhotoCard, PhotoSection, write_page
     from visvm.learning.findings import sentences
 
-    def wrong(each: "Mislabelled") -> Card:
+    def wrong(each: "Mislabelled") -> PhotoCard:
         looks = f"looks like {each.suggested}"
-        return Card(each.path, f"labelled {each.label}", looks, f"{each.confidence:.0%} sure")
+        return PhotoCard(each.path, f"labelled {each.label}", looks, f"{each.confidence:.0%} sure")
 
-    def alike(exact: bool) -> list[list[Card]]:
+    def alike(exact: bool) -> list[list[PhotoCard]]:
         return [
-            [Card(photo.path, more=f"labelled {photo.label}") for photo in group.photos]
+            [PhotoCard(photo.path, more=f"labelled {photo.label}") for photo in group.photos]
             for group in _groups(found, exact)
         ]
 
     unsure = [[wrong(each)] for each in found.mislabelled if each.confidence < found.sure]
     unlike = [
-        [Card(each.path, f"labelled {each.label}", more=f"{each.distance:.1f} × as far as usual")]
+        [
+            PhotoCard(
+                each.path, f"labelled {each.label}", more=f"{each.distance:.1f} × as far as usual"
+            )
+        ]
         for each in found.unlike
     ]
     unreadable = [(each.path, each.label, each.reason) for each in found.unreadable]
     few = [(each.label, each.n) for each in found.few]
     sections = (
-        Section(
+        PhotoSection(
             "Labels that look wrong",
             "Each photo was scored as if it had not been learned, and its own label lost clearly.",
             [[wrong(each)] for each in found.wrong],
         ),
-        Section("The same photo more than once", "The files have the same content.", alike(True)),
-        Section("Nearly the same photo", "Copies, or shots in a row.", alike(False)),
-        Section("Unlike all others", "They may show something else altogether.", unlike),
-        Section("Not images", columns=("file", "label", "why"), rows=unreadable, n_texts=3),
-        Section("Classes with few photos", columns=("class", "images"), rows=few),
-        Section("Less sure", "The label loses, but not clearly: these may just be hard.", unsure),
+        PhotoSection(
+            "The same photo more than once", "The files have the same content.", alike(True)
+        ),
+        PhotoSection("Nearly the same photo", "Copies, or shots in a row.", alike(False)),
+        PhotoSection("Unlike all others", "They may show something else altogether.", unlike),
+        PhotoSection("Not images", columns=("file", "label", "why"), rows=unreadable, n_texts=3),
+        PhotoSection("Classes with few photos", columns=("class", "images"), rows=few),
+        PhotoSection(
+            "Less sure", "The label loses, but not clearly: these may just be hard.", unsure
+        ),
     )
     lead = f"{found.n} photos of {found.n_classes} classes in {folder}"
     facts = sentences(found) or ["Nothing looks wrong."]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from visvm.cli.gallery import Card, Section, write_page
+from visvm.cli.gallery import PhotoCard, PhotoSection, write_page
 from visvm.cli.terminal import out, table
 from visvm.errors import shown
 from visvm.model.formats import percent
@@ -52,7 +52,7 @@ def write_evaluation_page(path: Path, model: Path, folder: str, result: Evaluati
     """Write the photos answered wrongly and the tables as a page."""
     cards = [
         [
-            Card(
+            PhotoCard(
                 each.path,
                 f"shows {each.label}",
                 f"answer: {_answer(each)}",
@@ -69,25 +69,25 @@ def write_evaluation_page(path: Path, model: Path, folder: str, result: Evaluati
     ]
     columns, rows = ("class", "images", "accuracy"), _by_class(result)
     sections = (
-        Section("By class, worst first", columns=columns, rows=rows),
-        Section(
+        PhotoSection("By class, worst first", columns=columns, rows=rows),
+        PhotoSection(
             "Taken for another class",
             columns=("class", "taken for", "images"),
             rows=pairs,
             n_texts=2,
         ),
         _square(result),
-        Section("Wrong answers, the surest first", groups=cards),
+        PhotoSection("Wrong answers, the surest first", groups=cards),
     )
     write_page(path, "Where the model is wrong", f"{model} on {folder}", facts, sections)
 
 
-def _square(result: Evaluation) -> Section:
+def _square(result: Evaluation) -> PhotoSection:
     """Return who is taken for whom, as a square table; nothing where it would be too large."""
     answered = {pair.predicted for pair in result.confusions}
     labels = sorted({*result.per_class, *answered}, key=str)
     if len(labels) > _MOST_SQUARE:
-        return Section("")
+        return PhotoSection("")
     n = {(pair.label, pair.predicted): pair.n for pair in result.confusions}
     n |= {(label, label): round(each.n * each.accuracy) for label, each in result.per_class.items()}
     rows = [
@@ -96,4 +96,4 @@ def _square(result: Evaluation) -> Section:
         if label in result.per_class
     ]
     lead = "A row for what photos show, a column for each answer."
-    return Section("Answers by class", lead, columns=("", *map(str, labels)), rows=rows)
+    return PhotoSection("Answers by class", lead, columns=("", *map(str, labels)), rows=rows)

@@ -45,14 +45,14 @@ Precision = Annotated[
         show_default="float32",
     ),
 ]
-Pixels = Annotated[
+WithPixels = Annotated[
     str | None,
     typer.Option(
         help="With OUT.onnx: what it takes, uint8 (0…255) or float32 (0…1).",
         show_default="uint8",
     ),
 ]
-Top = Annotated[
+NamedTop = Annotated[
     int | None,
     typer.Option(min=1, help="With OUT.onnx: how many classes it names.", show_default="5"),
 ]
@@ -84,8 +84,8 @@ def export(
     output: Output = None,
     for_site: ForSite = None,
     precision: Precision = None,
-    pixels: Pixels = None,
-    top: Top = None,
+    pixels: WithPixels = None,
+    top: NamedTop = None,
     head_only: HeadOnly = False,
     web: Web = False,
     runtime: RuntimePath = None,

@@ -66,7 +66,7 @@ footer { margin-top: 3rem; color: var(--muted); font-size: .85rem; }
 
 
 @dataclass(frozen=True)
-class Card:
+class PhotoCard:
     """A photo and what is said of it: what it was called, what it looks like, and more."""
 
     path: str
@@ -76,13 +76,13 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Section:
+class PhotoSection:
     """A part of a page: photos, in groups where several belong together, and tables.
 
     Attributes
     ----------
     title, lead : str
-    groups : sequence of sequences of Card
+    groups : sequence of sequences of PhotoCard
     columns : sequence of str
         Of a table; those after the first `n_texts` hold numbers.
     rows : sequence of sequences
@@ -91,14 +91,14 @@ class Section:
 
     title: str
     lead: str = ""
-    groups: Sequence[Sequence[Card]] = ()
+    groups: Sequence[Sequence[PhotoCard]] = ()
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
     n_texts: int = 1
 
 
 def write_page(
-    path: Path, title: str, lead: str, facts: Sequence[str], parts: Sequence[Section]
+    path: Path, title: str, lead: str, facts: Sequence[str], parts: Sequence[PhotoSection]
 ) -> None:
     """Write a page in one step; parts with nothing to show are left out."""
     body = "".join(_section(part) for part in parts if part.groups or part.rows)
@@ -118,7 +118,7 @@ def write_page(
         file.write(content.encode())
 
 
-def _section(part: Section) -> str:
+def _section(part: PhotoSection) -> str:
     shown = part.groups[:MOST]
     hidden = len(part.groups) - len(shown)
     more = f'<p class="muted">and {hidden} more</p>' if hidden else ""
@@ -128,12 +128,12 @@ def _section(part: Section) -> str:
     return f"<section><h2>{_text(part.title)}</h2>{lead}{_table(part)}{grid}</section>"
 
 
-def _group(cards: Sequence[Card]) -> str:
+def _group(cards: Sequence[PhotoCard]) -> str:
     drawn = "".join(map(_card, cards))
     return drawn if len(cards) == 1 else f'<div class="group">{drawn}</div>'
 
 
-def _card(card: Card) -> str:
+def _card(card: PhotoCard) -> str:
     path = Path(card.path)
     name = "/".join(path.parts[-2:])
     said = [
@@ -154,7 +154,7 @@ def _card(card: Card) -> str:
     )
 
 
-def _table(part: Section) -> str:
+def _table(part: PhotoSection) -> str:
     if not part.rows:
         return ""
 

@@ -66,7 +66,7 @@ StatisticsOnly = Annotated[
 ReplaceSums = Annotated[
     bool, typer.Option("--force", help="With --statistics-only: replace OUT if it exists.")
 ]
-Reveal = Annotated[
+RevealFeatures = Annotated[
     bool,
     typer.Option(
         "--reveal-features",
@@ -108,7 +108,7 @@ def learn(
     nested: Nested = None,
     statistics_only: StatisticsOnly = None,
     force: ReplaceSums = False,
-    reveal: Reveal = False,
+    reveal: RevealFeatures = False,
     again: Again = False,
     skip_unreadable: SkipUnreadable = False,
     ray: Ray = None,

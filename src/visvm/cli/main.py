@@ -101,7 +101,7 @@ def doctor(
     """Say what works on this machine: weights, extras, memory, cache; or data sets; or speed."""
     from visvm.bench.loading import examine_data, find_data_root
     from visvm.cli.doctor import examine, show, show_data
-    from visvm.cli.speed import measure, show_speed
+    from visvm.cli.speed import measure_speed, show_speed
     from visvm.cli.terminal import answer, progress_bars
 
     if encoder is not None and what != "speed":
@@ -112,7 +112,7 @@ def doctor(
         raise InputError(advice, code="option-without-data")
     if what == "speed":
         with progress_bars(quiet=False) as progress:
-            speed = measure(encoder, progress)
+            speed = measure_speed(encoder, progress)
         answer(speed, lambda: show_speed(speed), as_json=as_json)
         return
     if what == "data":

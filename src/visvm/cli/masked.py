@@ -66,7 +66,7 @@ RosterPath = Annotated[
     Path,
     typer.Argument(help="Who takes part, from the collector.", metavar="ROSTER", callback=home),
 ]
-Output = Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", callback=home)]
+NewFile = Annotated[Path, typer.Argument(help="The new file.", metavar="OUT", callback=home)]
 
 
 @masked_app.command("join", cls=PlainCommand)
@@ -116,7 +116,7 @@ def _named_classes(classes: str, nested: bool | None) -> "list[Label]":
 @masked_app.command("roster", cls=PlainCommand)
 def masked_roster(
     model: ModelPath,
-    output: Output,
+    output: NewFile,
     cards: Annotated[list[Path], typer.Argument(help="The card of every site.", metavar="CARD…")],
     most_images: Annotated[
         int, typer.Option(help="How many photos all sites may have together, about.")
@@ -172,7 +172,7 @@ def masked_sums(
             callback=home,
         ),
     ],
-    output: Output,
+    output: NewFile,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -208,7 +208,7 @@ def masked_sums(
 def masked_reveal(
     key: KeyPath,
     roster: RosterPath,
-    output: Output,
+    output: NewFile,
     without: Annotated[
         list[str], typer.Option(help="Name of a site that dropped out; once for each.")
     ],
@@ -243,7 +243,7 @@ def masked_reveal(
 def masked_total(
     model: ModelPath,
     roster: RosterPath,
-    output: Output,
+    output: NewFile,
     files: Annotated[
         list[Path],
         typer.Argument(

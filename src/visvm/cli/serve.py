@@ -60,7 +60,7 @@ def serve(
     try:
         from visvm.service.gate import Tokens
         from visvm.service.limits import Limits
-        from visvm.service.server import serve as serve_model
+        from visvm.service.server import run_server
     except ModuleNotFoundError as error:
         raise InputError(
             f"The service needs {error.name}, which is not installed. Install it with: "
@@ -71,7 +71,7 @@ def serve(
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
         logging.getLogger("visvm.service").setLevel(logging.INFO)
     new = (_named(encoder), transform, views, components, ridge, seed, quality)
-    serve_model(
+    run_server(
         model,
         lambda: _opened(model, partial(open_for_learning, model, *new, cache=False), quiet),
         host=host,

@@ -34,7 +34,7 @@ NONE = "none of these"
 """The folder of photos that show none of the classes; another if a class has this name."""
 
 Photos = Annotated[Path, typer.Argument(help="Photos.", metavar="FOLDER", callback=home)]
-Output = Annotated[
+SortedInto = Annotated[
     Path, typer.Argument(help="Where the folders are made.", metavar="OUT", callback=home)
 ]
 Link = Annotated[bool, typer.Option("--link", help="Make symbolic links instead of copies.")]
@@ -70,7 +70,7 @@ class Move:
 def sort(
     model: ModelPath,
     folder: Photos,
-    output: Output,
+    output: SortedInto,
     link: Link = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -102,7 +102,7 @@ def sort(
             predictor.predict_stream(photos, top=1, unknown=rate, progress=progress),
             skip_unreadable,
         )
-    moves = plan(found, output, predictor.classes_, link=link)
+    moves = planned(found, output, predictor.classes_, link=link)
     to_do = [move for move in moves if not move.there]
     if not dry_run and to_do and not yes and not _agreed(moves, output, link, as_json):
         return
@@ -158,7 +158,7 @@ def _check_output(folder: Path, output: Path) -> None:
 # Where photos go
 
 
-def plan(
+def planned(
     answers: "Sequence[Prediction]", output: Path, classes: Sequence[str | int], *, link: bool
 ) -> list[Move]:
     """Return where photos go, in their order; the same photos always go to the same places."""

@@ -55,7 +55,7 @@ class Speed:
     qualities: tuple[QualitySpeed, ...]
 
 
-def measure(encoder: str | None, progress: Progress) -> Speed:
+def measure_speed(encoder: str | None, progress: Progress) -> Speed:
     """Measure an encoder, by default the default one; its weights are fetched if need be.
 
     The presets take turns, so that whatever else the machine does slows all of them down alike.
@@ -83,7 +83,7 @@ def measure(encoder: str | None, progress: Progress) -> Speed:
 
 
 def show_speed(speed: Speed) -> None:
-    """Print what ``measure`` found."""
+    """Print what ``measure_speed`` found."""
     columns = ["quality", "encoder", "ms an image", "speed", "a thousand photos"]
     rows = [
         (

@@ -57,9 +57,9 @@ def video_of(images: list[str], camera: int | None, timing: Mapping[str, Any]) -
     timing : mapping
         The options of videos that were given, by name.
     """
-    from visvm.encoders.video import SUFFIXES
+    from visvm.encoders.video import VIDEO_SUFFIXES
 
-    videos = [each for each in images if Path(each).suffix.lower() in SUFFIXES]
+    videos = [each for each in images if Path(each).suffix.lower() in VIDEO_SUFFIXES]
     if camera is not None and images:
         advice = "--camera and IMAGE were both given. Leave one of them out."
         raise InputError(advice, code="option-camera-or-image")

@@ -16,7 +16,6 @@ from visvm.errors import EncoderError
 if TYPE_CHECKING:
     import onnx
 
-Array = NDArray[np.float64]
 
 _VECTORS = {"Mul": "gain", "Add": "bias"}  # by the operation that a norm's parameter is read by
 
@@ -41,12 +40,12 @@ class Tail:
     [[1.41]]
     """
 
-    matrix: Array
-    gain: Array | None = None
-    bias: Array | None = None
+    matrix: NDArray[np.float64]
+    gain: NDArray[np.float64] | None = None
+    bias: NDArray[np.float64] | None = None
     epsilon: float = 1e-5
 
-    def normed(self, final: NDArray[Any]) -> Array:
+    def normed(self, final: NDArray[Any]) -> NDArray[np.float64]:
         """Return the features behind the norm, h, (n, width)."""
         x = np.asarray(final, dtype=np.float64)
         if self.gain is None or self.bias is None:
@@ -55,11 +54,11 @@ class Tail:
         spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.epsilon)
         return np.asarray(centred / spread * self.gain + self.bias)
 
-    def project(self, final: NDArray[Any]) -> Array:
+    def project(self, final: NDArray[Any]) -> NDArray[np.float64]:
         """Return the features in the joint space, (n, p)."""
         return self.normed(final) @ self.matrix
 
-    def preimage(self, texts: NDArray[Any]) -> Array:
+    def preimage(self, texts: NDArray[Any]) -> NDArray[np.float64]:
         """Return the shortest final features, (n, width), that project in these directions.
 
         Without a norm this is t·P⁺. With one, x̂ is the shortest of mean 0 for which

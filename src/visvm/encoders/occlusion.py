@@ -62,7 +62,9 @@ def heat_map(values: NDArray[np.float64]) -> Heat:
     return heat / times
 
 
-def drawn(pixels: Pixels, preprocessing: Preprocessing, heat: Heat, aspect: float = 1.0) -> bytes:
+def heat_picture(
+    pixels: Pixels, preprocessing: Preprocessing, heat: Heat, aspect: float = 1.0
+) -> bytes:
     """Return the picture under its heat map, as a PNG file: red is for the answer, blue against it.
 
     Parameters

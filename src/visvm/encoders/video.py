@@ -21,12 +21,12 @@ from visvm.errors import ImageError, InputError, shown
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-SUFFIXES: Final = {
+VIDEO_SUFFIXES: Final = {
     *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mts", ".m2ts", ".ts", ".3gp"),
     *(".mpg", ".mpeg", ".wmv", ".flv", ".ogv"),
 }
 MAX_SECONDS: Final = 24 * 3600.0
-MAX_PIXELS: Final = 36_000_000  # 8K
+MAX_FRAME_PIXELS: Final = 36_000_000  # 8K
 _MAX_RATE: Final = 1000  # frames a second
 _FORMATS: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg"
 _CODECS: Final = (
@@ -118,7 +118,7 @@ def _frames(
     if not container.streams.video:
         raise ImageError(f"{name} has no frames. Give a video.", code="video-empty")
     stream = container.streams.video[0]
-    stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
+    stream.codec_context.options = {"max_pixels": str(MAX_FRAME_PIXELS)}
     first, due, n_decoded = None, 0.0, 0
     for frame in container.decode(stream):
         time = frame.time

@@ -86,7 +86,7 @@ def check_finite(X: NDArray[Any]) -> None:
         )
 
 
-def check_size(X: NDArray[Any]) -> None:
+def check_scale(X: NDArray[Any]) -> None:
     """Refuse features to learn whose squares, all of them, are below what float64 holds."""
     if 0.0 < max(X.max(initial=0.0), -X.min(initial=0.0)) < LEAST:
         raise InputError(
@@ -171,12 +171,12 @@ def _check_values(labels: NDArray[Any]) -> None:
         )
 
 
-def listed(classes: Labels) -> str:
+def names_of(classes: Labels) -> str:
     """Return the first classes as a message names them.
 
     Examples
     --------
-    >>> listed(np.array(["gull", "owl"])), listed(np.arange(9)), listed(np.array([]))
+    >>> names_of(np.array(["gull", "owl"])), names_of(np.arange(9)), names_of(np.array([]))
     ("'gull', 'owl'", '0, 1, 2, 3, 4, …', 'none')
     """
     names = [repr(name) for name in classes[:5].tolist()]
@@ -195,7 +195,7 @@ def suggestion(label: object, classes: Labels) -> str:
     if isinstance(label, str):
         for close in get_close_matches(label.casefold(), names, n=1):
             return f"Did you mean {names[close]!r}?"
-    return f"Known: {listed(classes)}."
+    return f"Known: {names_of(classes)}."
 
 
 def check_one_kind(classes: Labels, labels: Labels) -> None:

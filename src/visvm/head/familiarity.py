@@ -125,7 +125,7 @@ def spread_of(
     return ScoreSpread(centres[chosen], root)
 
 
-def noted(distances: Array) -> Array:
+def tallied(distances: Array) -> Array:
     """Return how many of these distances, (n,), are next to each of the grid, (161,)."""
     step = np.log(DISTANCES[1] / DISTANCES[0])
     with np.errstate(divide="ignore"):
@@ -145,11 +145,12 @@ def known_shares(distances: Array, noted_sums: Array) -> Array | None:
     distances : array of shape (n,)
         From the nearest class.
     noted_sums : array of shape (161,)
-        What ``noted`` returned for learned images, added up. Where it is nothing, so is the answer.
+        What ``tallied`` returned for learned images, added up; where it is nothing, so is the
+        answer.
 
     Examples
     --------
-    >>> sums = noted(np.geomspace(0.5, 2.0, 101))
+    >>> sums = tallied(np.geomspace(0.5, 2.0, 101))
     >>> known_shares(np.array([0.1, 1.0, 30.0]), sums).round(2).tolist()
     [1.0, 0.5, 0.0]
     """

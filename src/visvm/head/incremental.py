@@ -28,7 +28,7 @@ from visvm.head.checks import (
     check_finite,
     check_labels,
     check_one_kind,
-    check_size,
+    check_scale,
     check_weights,
 )
 from visvm.head.head import Head
@@ -359,7 +359,7 @@ class IncrementalClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta): 
         features = self._features(X, base=base)
         labels = check_labels(y, len(features), type(self).__name__)
         check_one_kind(classes, labels)
-        check_size(features)
+        check_scale(features)
         if sample_weight is None:
             return features, labels, np.ones(len(features))
         with as_input_error("weights-invalid"):

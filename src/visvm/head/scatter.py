@@ -102,10 +102,10 @@ class DenseScatter:
 
     def __getstate__(self) -> tuple[int, Array, Array]:
         # half of the matrix is enough to send
-        return len(self.matrix), packed(self.matrix), self.cross
+        return len(self.matrix), packed_triangle(self.matrix), self.cross
 
     def __setstate__(self, state: tuple[int, Array, Array]) -> None:
-        self._matrix, self.cross = unpacked(state[1], state[0]), state[2]
+        self._matrix, self.cross = unpacked_triangle(state[1], state[0]), state[2]
         self._held = None
 
     def add(self, rows: Array, targets: Array) -> None:
@@ -156,7 +156,7 @@ class DenseScatter:
         return mirrored(self.matrix)
 
 
-def packed(matrix: Array) -> Array:
+def packed_triangle(matrix: Array) -> Array:
     """Return the lower triangle, column by column, (D(D + 1)/2,)."""
     size = len(matrix)
     packed, begin = np.empty(size * (size + 1) // 2), 0
@@ -166,7 +166,7 @@ def packed(matrix: Array) -> Array:
     return packed
 
 
-def unpacked(packed: Array, size: int) -> Array:
+def unpacked_triangle(packed: Array, size: int) -> Array:
     """Return the matrix, (D, D), with this lower triangle; the upper one, not in use, is zero."""
     if packed.shape != (size * (size + 1) // 2,):
         raise ValueError("scatter has the wrong shape")

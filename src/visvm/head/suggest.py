@@ -57,7 +57,7 @@ def first_choices(covariance: Array, doubts: Array, features: Array, n: int) -> 
     return np.array(places, dtype=np.intp)
 
 
-def doubts_of(probabilities: Array) -> Array:
+def hesitations(probabilities: Array) -> Array:
     """Return how little the likeliest class is ahead of the next, (n,), from (n, C).
 
     It is 1 where both are equally likely, and where there is one class only.

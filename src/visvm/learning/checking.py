@@ -24,8 +24,16 @@ from visvm.head.doubts import Likeness, doubts_of, far_off, likeness_of, unlearn
 from visvm.head.head import Head, as_rows
 from visvm.head.memory import chunk_rows
 from visvm.head.products import Array, Indices
-from visvm.learning.findings import FEW, Alike, Check, FewPhotos, Mislabelled, Photo, Unlike
-from visvm.learning.findings import Unreadable as UnreadablePhoto
+from visvm.learning.findings import (
+    FEW,
+    Alike,
+    Check,
+    FewPhotos,
+    Mislabelled,
+    Photo,
+    Unlike,
+    UnreadablePhoto,
+)
 from visvm.learning.labelled import Labelled
 from visvm.model.labels import is_forgotten
 from visvm.model.state import Model
@@ -225,7 +233,7 @@ def same_contents(sources: list[Source]) -> list[list[int]]:
     for place, source in enumerate(sources):
         # files of different sizes differ: most need not be read
         unequal = None not in often and often[sizes[place]] == 1
-        digest = None if unequal else content_digest(source)
+        digest = None if unequal else photo_digest(source)
         if digest is not None:
             places[digest].append(place)
     return [group for group in places.values() if len(group) > 1]
@@ -241,7 +249,7 @@ def _size(source: Source) -> int | None:
         return -1
 
 
-def content_digest(source: Source) -> bytes | None:
+def photo_digest(source: Source) -> bytes | None:
     """Return the SHA-256 of an image file; None if it cannot be read any more."""
     try:
         return hashlib.sha256(content_of(source)).digest()

@@ -64,7 +64,7 @@ class Unlike(Photo):
 
 
 @dataclass(frozen=True)
-class Unreadable(Photo):
+class UnreadablePhoto(Photo):
     """A file that is not an image.
 
     Attributes
@@ -120,7 +120,7 @@ class Check:
         Groups of the same content, and groups of nearly the same picture.
     unlike : tuple of Unlike
         The furthest first.
-    unreadable : tuple of Unreadable
+    unreadable : tuple of UnreadablePhoto
     few : tuple of FewPhotos
         Classes with fewer than five photos.
     """
@@ -130,7 +130,7 @@ class Check:
     mislabelled: tuple[Mislabelled, ...] = ()
     duplicates: tuple[Alike, ...] = ()
     unlike: tuple[Unlike, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadablePhoto, ...] = ()
     few: tuple[FewPhotos, ...] = ()
 
     @property

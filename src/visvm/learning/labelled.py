@@ -34,7 +34,7 @@ from visvm.model.labels import Label, check_label
 from visvm.progress import Progress
 
 
-class Table(Protocol):
+class DataFrameLike(Protocol):
     """A table with named columns, such as a DataFrame of pandas or polars."""
 
     @property
@@ -45,7 +45,7 @@ class Table(Protocol):
         """Return a column."""
 
 
-Images = str | Path | Table | Image.Image | NDArray[Any] | Sequence[ImageLike]
+Images = str | Path | DataFrameLike | Image.Image | NDArray[Any] | Sequence[ImageLike]
 """A folder with one sub-folder per class, a CSV file or a table of path,label, or images."""
 
 FIX_LIST = ("path", "label", "was", "why")
@@ -181,12 +181,12 @@ def read_labelled(
                 "Labels were given with a table. Put them into its column 'label'.",
                 code="labels-without-list",
             )
-        images, labels = _columns(cast("Table", images))
+        images, labels = _columns(cast("DataFrameLike", images))
     sources = [as_source(image, number) for number, image in enumerate(listed(images), 1)]
     return _from_list(sources, labels)
 
 
-def _columns(table: Table) -> tuple[list[Any], list[Any]]:
+def _columns(table: DataFrameLike) -> tuple[list[Any], list[Any]]:
     """Return the columns of a table that are needed."""
     names = [str(name) for name in table.columns]
     if not {"path", "label"} <= set(names):

@@ -12,7 +12,7 @@ from visvm.encoders.transform import Transform
 from visvm.errors import InputError
 from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind
-from visvm.head.familiarity import DISTANCES, noted
+from visvm.head.familiarity import DISTANCES, tallied
 from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
@@ -213,7 +213,7 @@ def _calibrated(
     Where sums are dense, a few are enough for the latter; the former is measured only where many
     classes have come since the last time, or λ is another.
     """
-    head, named, old = model.head, model.shown, model.calibration
+    head, named, old = model.head, model.answerable, model.calibration
     n_classes = int(named.sum())
     thin = isinstance(head.statistics.scatter, ThinScatter)
     start = work.start
@@ -237,7 +237,7 @@ def _calibrated(
         if model.spread is not None:
             fitted = model.scores(rows[:, 0])
             counts = np.array(model.class_counts, dtype=np.float64)
-            distances = noted(model.spread.unlearned_distances(scores, fitted, targets, counts))
+            distances = tallied(model.spread.unlearned_distances(scores, fitted, targets, counts))
         # What was measured among fewer classes counts half from session to session.
         new = Calibration(log_likelihoods(scores, targets), n_classes, distances)
         measured = replace(new.plus(old, 0.5), n_classes=n_classes)

@@ -8,7 +8,7 @@ import numpy as np
 from visvm.encoders.cache import opened_cache
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.images import aspect_of, decode
-from visvm.encoders.occlusion import PASSES, Heat, drawn, heat_map, occluded
+from visvm.encoders.occlusion import PASSES, Heat, heat_map, heat_picture, occluded
 from visvm.encoders.pipeline import BATCH_SIZE, Unreadable, encode_files, refuse_unreadable
 from visvm.encoders.sources import ImageLike, Source, as_source, content_of, in_memory, sources_of
 from visvm.errors import ImageError, InputError
@@ -16,7 +16,7 @@ from visvm.head.calibration import probabilities
 from visvm.head.checks import is_count, parameter_error, suggestion
 from visvm.head.products import Array
 from visvm.head.solver import leverage
-from visvm.head.suggest import doubts_of, first_choices
+from visvm.head.suggest import first_choices, hesitations
 from visvm.model import changes
 from visvm.model.labels import Label
 from visvm.model.predictor import ImagePredictor
@@ -153,7 +153,7 @@ class ImageAdvisor(ImagePredictor):
             progress("looking", min(BATCH_SIZE * len(parts), PASSES), PASSES)
         which, score, heat = explained(model, np.concatenate(parts), label)
         aspect = aspect_of(content) if self.transform == "squash" else 1.0
-        picture = drawn(pixels, encoder.preprocessing, heat, aspect)
+        picture = heat_picture(pixels, encoder.preprocessing, heat, aspect)
         return Explanation(_name(source), which, score, heat, picture)
 
 
@@ -173,7 +173,7 @@ def suggested(model: Model, features: LayerFeatures, width: int, n: int) -> tupl
     """
     head = model.head
     given = probabilities(model.scores(features), model.calibration.likelihoods)
-    doubts = doubts_of(given)
+    doubts = hesitations(given)
     weighed = np.sort(np.argsort(-doubts, kind="stable")[: max(MOST_WEIGHED, n)])
     settled = head.settled
     lifted = settled.lift(features[weighed])[None]

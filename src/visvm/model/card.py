@@ -14,7 +14,7 @@ _MOST_CONFUSIONS = 10
 _HUBS = {"Apache-2.0": "apache-2.0", "MIT": "mit"}  # licences as hubs write them
 
 
-def card(model: Model, name: str, evaluation: Evaluation | None = None) -> str:
+def model_card(model: Model, name: str, evaluation: Evaluation | None = None) -> str:
     """Return the card of a model.
 
     Parameters

@@ -37,7 +37,7 @@ from visvm.model.container import (
     replace_file,
     same_content,
 )
-from visvm.model.header import Header, HeadHeader, JournalNote, LayerEntry, SiteId, plain
+from visvm.model.header import Header, HeadHeader, JournalNote, LayerEntry, SiteId, as_builtins
 from visvm.model.labels import Label
 from visvm.model.state import Model
 from visvm.model.tensors import packed_sums, read_calibration, read_spread, unpacked_sums
@@ -99,7 +99,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     counts = model.counts
     options = settled.options.parameters
     described = HeadHeader(
-        **{name: plain(options[name]) for name in (*_OPTIONS, *MIXER_OPTIONS)},
+        **{name: as_builtins(options[name]) for name in (*_OPTIONS, *MIXER_OPTIONS)},
         layer_dims=mixer.layer_dims,
         layers=mixer.layers,
         chosen_ridge=settled.ridge,

@@ -102,16 +102,16 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         described = {"sessions": [report_as_dict(each) for each in self.sessions]}
         if self.events:
             described["events"] = [
-                plain(asdict(each, dict_factory=_with_lists)) for each in self.events
+                as_builtins(asdict(each, dict_factory=_with_lists)) for each in self.events
             ]
         if self.merged:
-            described["merged"] = [plain(asdict(each)) for each in self.merged]
-        return cast("dict[str, Any]", plain(self) | described)
+            described["merged"] = [as_builtins(asdict(each)) for each in self.merged]
+        return cast("dict[str, Any]", as_builtins(self) | described)
 
 
 def report_as_dict(report: SessionReport) -> dict[str, Any]:
     """Return a report as a model file has it; some parts only where it has them."""
-    described: dict[str, Any] = plain(asdict(report, dict_factory=_with_lists))
+    described: dict[str, Any] = as_builtins(asdict(report, dict_factory=_with_lists))
     absent = [
         name for name in ("site", "encoder", "ridge_choice", "estimate") if described[name] is None
     ]
@@ -122,6 +122,6 @@ def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
 
 
-def plain(value: Any) -> Any:
+def as_builtins(value: Any) -> Any:
     """Return a value as JSON has it, numbers of numpy among them."""
     return msgspec.to_builtins(value, enc_hook=lambda number: number.item())

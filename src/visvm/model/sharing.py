@@ -4,7 +4,7 @@ from pathlib import Path
 
 from visvm.encoders.files import make_folder, replacing
 from visvm.errors import EncoderError, ModelFileError, shown
-from visvm.model.card import card
+from visvm.model.card import model_card
 from visvm.model.file import write
 from visvm.model.results import Evaluation
 from visvm.model.state import Model
@@ -14,7 +14,7 @@ MODEL, CARD = "model.visvm", "README.md"
 
 def save_folder(folder: Path, model: Model, evaluation: Evaluation | None) -> None:
     """Write the model's file and its card into a folder, which is made where there is none."""
-    text = card(model, folder.resolve().name, evaluation)
+    text = model_card(model, folder.resolve().name, evaluation)
     try:
         make_folder(folder)
         with replacing(folder / CARD) as file:

@@ -173,7 +173,7 @@ class Model:
         model = replace(self, head=head)
         assert head.coefficients is not None, "only a head that is solved gives scores"
         shift = head.settled.ridge / head.settled.options.svm_cost
-        chosen = np.flatnonzero(model.shown)
+        chosen = np.flatnonzero(model.answerable)
         return replace(model, spread=spread_of(head.statistics, head.coefficients, shift, chosen))
 
     @property
@@ -197,7 +197,7 @@ class Model:
         return dict(zip(self.head.classes.tolist(), counts, strict=True))
 
     @property
-    def shown(self) -> NDArray[np.bool_]:
+    def answerable(self) -> NDArray[np.bool_]:
         """Which classes of the head may be answered with, (C,): forgotten ones may not."""
         return np.array(
             [label not in FORGOTTEN for label in self.head.classes.tolist()], dtype=bool
@@ -206,7 +206,7 @@ class Model:
     @property
     def classes(self) -> Labels:
         """The classes that may be answered with, sorted."""
-        return self.head.classes[self.shown]
+        return self.head.classes[self.answerable]
 
     @property
     def class_counts(self) -> tuple[int, ...]:
@@ -234,10 +234,10 @@ class Model:
             Layer features; of several views, the mean of their scores is returned.
         """
         if features.ndim == 2:
-            return self.head.scores(features)[:, self.shown]
+            return self.head.scores(features)[:, self.answerable]
         n, n_views, width = features.shape
         scores = self.head.scores(features.reshape(n * n_views, width))
-        return np.asarray(scores.reshape(n, n_views, -1).mean(axis=1)[:, self.shown])
+        return np.asarray(scores.reshape(n, n_views, -1).mean(axis=1)[:, self.answerable])
 
     def predict(self, features: Features) -> Labels:
         """Return the likeliest class, (n,), for features as in ``scores``."""

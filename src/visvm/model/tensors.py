@@ -6,7 +6,7 @@ import numpy as np
 
 from visvm.head.checks import Labels
 from visvm.head.familiarity import DISTANCES, ScoreSpread
-from visvm.head.scatter import DenseScatter, ThinScatter, packed, unpacked
+from visvm.head.scatter import DenseScatter, ThinScatter, packed_triangle, unpacked_triangle
 from visvm.head.statistics import Statistics
 from visvm.model.container import Tensors
 from visvm.model.labels import is_forgotten
@@ -19,7 +19,11 @@ def packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | Non
         return None, {}
     scatter, tensors = sums.scatter, {"class_sums": sums.class_sums}
     if isinstance(scatter, DenseScatter):
-        return "dense", {**tensors, "scatter": packed(scatter.matrix), "cross": scatter.cross}
+        return "dense", {
+            **tensors,
+            "scatter": packed_triangle(scatter.matrix),
+            "cross": scatter.cross,
+        }
     blocks = {f"factor.{place}": block for place, block in enumerate(scatter.blocks)}
     return "thin", {**tensors, **blocks, "targets": scatter.targets}
 
@@ -52,7 +56,9 @@ def unpacked_sums(form: str, classes: Labels, width: int, tensors: Tensors) -> S
         raise ValueError("class_sums has the wrong shape")
     statistics.classes, statistics.class_sums = classes, tensors["class_sums"]
     if form == "dense":
-        statistics.scatter = DenseScatter(unpacked(tensors["scatter"], width), tensors["cross"])
+        statistics.scatter = DenseScatter(
+            unpacked_triangle(tensors["scatter"], width), tensors["cross"]
+        )
         if tensors["cross"].shape != (width, len(classes)):
             raise ValueError("cross has the wrong shape")
         return statistics

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from starlette.concurrency import run_in_threadpool
 
 from visvm.encoders.encoder import LayerFeatures, Pixels
-from visvm.encoders.occlusion import PASSES, drawn, occluded
+from visvm.encoders.occlusion import PASSES, heat_picture, occluded
 from visvm.encoders.transform import DEFAULT_TRANSFORM, Transform
 from visvm.errors import InputError, ModelFileError
 from visvm.head.checks import suggestion
@@ -27,7 +27,7 @@ from visvm.model.state import AnsweredRequest, Model
 from visvm.progress import Progress
 from visvm.service.decoding import Decoders
 from visvm.service.encoding import SharedEncoder
-from visvm.service.forms import Form, Upload
+from visvm.service.forms import PostedForm, Upload
 from visvm.service.jobs import Asked, Job, JobKind, JobQueue
 from visvm.service.limits import Limits
 from visvm.service.problems import MODEL_EMPTY, BusyError, RefusedError, stopping
@@ -100,7 +100,7 @@ class Service:
         return [Scored(*each, snapshot) for each in zip(features, scores, strict=True)]
 
     async def predict(
-        self, form: Form, top: int, unknown: float, sure: float
+        self, form: PostedForm, top: int, unknown: float, sure: float
     ) -> tuple[Snapshot, list[Prediction]]:
         """Return predictions for the images of a form, all by one state of the model."""
         uploads, limit = require_images(form, "images"), self.limits.waiting_images
@@ -118,7 +118,7 @@ class Service:
             scores = await run_in_threadpool(model.scores, features)
         return snapshot, model.answers(scores, names, top=top, unknown=unknown, sure=sure)
 
-    async def explain(self, form: Form, label: Label | None) -> bytes:
+    async def explain(self, form: PostedForm, label: Label | None) -> bytes:
         """Return a picture of what an answer rests on, as a PNG file."""
         uploads = require_images(form, "images")
         if len(uploads) > 1:
@@ -134,7 +134,7 @@ class Service:
         scored = await self._looked(uploads, hidden, PASSES)
         model, features = _known(scored[-1].snapshot), np.stack([each.features for each in scored])
         _, _, heat = await run_in_threadpool(explained, model, features, label)
-        return drawn(shown[0], self.encoder.preprocessing, heat)
+        return heat_picture(shown[0], self.encoder.preprocessing, heat)
 
     async def _looked(
         self, uploads: list[Upload], shown: Callable[[list[Pixels]], list[Pixels]], n: int
@@ -162,7 +162,7 @@ class Service:
         finally:
             self.waiting_images -= n
 
-    async def check(self, form: Form) -> None:
+    async def check(self, form: PostedForm) -> None:
         """Give the images of a form their labels, and see that all of them can be decoded."""
         numbers = self.store.current.numbers
         for images, labels in (("images", "labels"), ("test_images", "test_labels")):

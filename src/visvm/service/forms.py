@@ -76,7 +76,7 @@ class Upload:
 
 
 @dataclass
-class Form:
+class PostedForm:
     """Images and texts by the name of their field."""
 
     images: dict[str, list[Upload]]
@@ -103,7 +103,7 @@ def no_room(error: OSError) -> RefusedError:
 
 async def read_form(
     request: Request, limits: Limits, files: Sequence[str], texts: Sequence[str] = ()
-) -> Form:
+) -> PostedForm:
     """Read a form that may have these fields of files and texts.
 
     Raises
@@ -136,7 +136,7 @@ class _Reader:
     """Takes in what the parser finds."""
 
     def __init__(self, limits: Limits, files: Sequence[str], texts: Sequence[str]) -> None:
-        self.form = Form({name: [] for name in files}, {name: [] for name in texts})
+        self.form = PostedForm({name: [] for name in files}, {name: [] for name in texts})
         self.whole = False
         self._limits = limits
         self._header, self._value, self._disposition = b"", b"", b""

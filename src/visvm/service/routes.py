@@ -18,7 +18,7 @@ from visvm.model.results import first_session_note, ridge_note
 from visvm.progress import Progress
 from visvm.service import schemas
 from visvm.service.core import Service
-from visvm.service.forms import Form
+from visvm.service.forms import PostedForm
 from visvm.service.gate import Rights, require_writing
 from visvm.service.jobs import ENDED, QUESTIONS, Asked, Job
 from visvm.service.problems import RefusedError, stopping
@@ -113,7 +113,7 @@ def _add_questions(app: FastAPI, service: Service, rights: Rights) -> None:
 
     @app.post("/api/predict", **asking, **form_of(QUESTION))
     async def predict(
-        form: Annotated[Form, Depends(uploaded(service, QUESTION))],
+        form: Annotated[PostedForm, Depends(uploaded(service, QUESTION))],
         top: Annotated[int, Query(ge=1, le=1000)] = 5,
         unknown: Annotated[float, Query(ge=0, lt=1)] = UNKNOWN,
         sure: Annotated[float, Query(gt=0, le=1)] = SURE,
@@ -134,7 +134,7 @@ def _add_examinations(app: FastAPI, service: Service, rights: Rights) -> None:
 
     @app.post("/api/evaluate", status_code=202, **asking, **form_of(LABELLED))
     async def evaluate(
-        response: Response, form: Annotated[Form, Depends(uploaded(service, LABELLED))]
+        response: Response, form: Annotated[PostedForm, Depends(uploaded(service, LABELLED))]
     ) -> schemas.JobInfo:
         """Measure accuracy on images with labels, overall and by class.
 
@@ -150,7 +150,7 @@ def _add_examinations(app: FastAPI, service: Service, rights: Rights) -> None:
 
     @app.post("/api/check", status_code=202, **asking, **form_of(LABELLED))
     async def check(
-        response: Response, form: Annotated[Form, Depends(uploaded(service, LABELLED))]
+        response: Response, form: Annotated[PostedForm, Depends(uploaded(service, LABELLED))]
     ) -> schemas.JobInfo:
         """Find wrong labels, photos that are there twice, and odd ones. Learns nothing.
 
@@ -172,7 +172,7 @@ def _add_advice(app: FastAPI, service: Service, rights: Rights) -> None:
     @app.post("/api/suggest", status_code=202, **asking, **form_of(QUESTION))
     async def suggest(
         response: Response,
-        form: Annotated[Form, Depends(uploaded(service, QUESTION, checked=True))],
+        form: Annotated[PostedForm, Depends(uploaded(service, QUESTION, checked=True))],
         n: Annotated[int, Query(ge=1, le=1000)] = 20,
     ) -> schemas.JobInfo:
         """Say which of these images to label next, the most telling first, by place from 0."""
@@ -186,7 +186,7 @@ def _add_advice(app: FastAPI, service: Service, rights: Rights) -> None:
 
     @app.post("/api/explain", **asking, **form_of(QUESTION), **of_kind("image/png"))
     async def explain(
-        form: Annotated[Form, Depends(uploaded(service, QUESTION))],
+        form: Annotated[PostedForm, Depends(uploaded(service, QUESTION))],
         label: Annotated[str | None, Query(examples=["robin"])] = None,
     ) -> Response:
         """Draw which parts of an image speak for a class, red, or against it, blue."""
@@ -200,7 +200,7 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
     @app.post("/api/learn", dependencies=[rights.writer], **CHANGE, **form_of(SESSION))
     async def learn(
         response: Response,
-        form: Annotated[Form, Depends(uploaded(service, SESSION, keyed=True))],
+        form: Annotated[PostedForm, Depends(uploaded(service, SESSION, keyed=True))],
     ) -> schemas.JobInfo:
         """Learn one session: new classes, more images of known ones, or both.
 
@@ -224,7 +224,7 @@ def _add_changes(app: FastAPI, service: Service, rights: Rights) -> None:
     @app.post("/api/forget", dependencies=[rights.writer], **CHANGE, **form_of(LABELLED))
     async def forget(
         response: Response,
-        form: Annotated[Form, Depends(uploaded(service, LABELLED, keyed=True))],
+        form: Annotated[PostedForm, Depends(uploaded(service, LABELLED, keyed=True))],
     ) -> schemas.JobInfo:
         """Take images out again, as if they had never been learned.
 

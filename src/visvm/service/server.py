@@ -81,7 +81,7 @@ def require_token(host: str, tokens: Tokens) -> None:
         )
 
 
-def serve(
+def run_server(
     path: Path,
     opened: Callable[[], tuple[ImageClassifier, Signature]],
     *,

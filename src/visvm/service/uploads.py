@@ -20,7 +20,7 @@ from visvm.encoders.transform import Transform
 from visvm.errors import ImageError, InputError
 from visvm.model.labels import Label, as_number, check_label
 from visvm.service.decoding import Decoders
-from visvm.service.forms import Form, Spool, Upload, no_room
+from visvm.service.forms import PostedForm, Spool, Upload, no_room
 from visvm.service.limits import Limits
 
 _NAMED = 20  # unreadable photos that a message names
@@ -28,7 +28,9 @@ _NAMED = 20  # unreadable photos that a message names
 T = TypeVar("T")
 
 
-def read_labels(form: Form, images: str, labels: str, numbers: bool, limits: Limits) -> list[Label]:
+def read_labels(
+    form: PostedForm, images: str, labels: str, numbers: bool, limits: Limits
+) -> list[Label]:
     """Return one label for every image of a field: as many as were given, or one for all."""
     uploads, texts = require_images(form, images), form.texts[labels]
     if len(texts) not in (1, len(uploads)):
@@ -42,7 +44,7 @@ def read_labels(form: Form, images: str, labels: str, numbers: bool, limits: Lim
     return [read_label(text, str(upload), numbers, limits) for text, upload in pairs]
 
 
-def require_images(form: Form, field: str) -> list[Upload]:
+def require_images(form: PostedForm, field: str) -> list[Upload]:
     """Return the images of a field, of which there must be one at least."""
     if not form.images[field]:
         detail = f"There is no image. Give at least one image in the field {field}."
@@ -73,7 +75,7 @@ async def decode_all(uploads: Sequence[Upload], decoders: Decoders) -> list[Pixe
     return await _each(pixels_of, uploads, decoders)
 
 
-async def check_photos(form: Form, decoders: Decoders) -> None:
+async def check_photos(form: PostedForm, decoders: Decoders) -> None:
     """See that all images of a form can be decoded, and keep them; raises as ``decode_all``."""
 
     def check(upload: Upload) -> None:
@@ -82,7 +84,7 @@ async def check_photos(form: Form, decoders: Decoders) -> None:
     await _each(check, list(chain(*form.images.values())), decoders)
 
 
-async def keep_squares(form: Form, transform: Transform, decoders: Decoders) -> None:
+async def keep_squares(form: PostedForm, transform: Transform, decoders: Decoders) -> None:
     """Put squares in the place of all images of a form; raises as ``decode_all`` does."""
     squares = Spool()
 

@@ -8,7 +8,7 @@ from fastapi import Header, Request, Response
 
 from visvm.service import schemas
 from visvm.service.core import Service
-from visvm.service.forms import Form, read_form
+from visvm.service.forms import PostedForm, read_form
 from visvm.service.jobs import Asked, Job
 from visvm.service.problems import RefusedError
 
@@ -28,7 +28,7 @@ QUESTION = {"images": IMAGES}
 LABELLED = {"images": IMAGES, "labels": LABELS}
 SESSION = {**LABELLED, "test_images": IMAGES, "test_labels": LABELS}
 
-Key = Annotated[
+IdempotencyKey = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
@@ -45,19 +45,19 @@ Key = Annotated[
 CHANGE: dict[str, Any] = {"tags": ["changes"], "status_code": 202}
 
 
-async def asked_for(request: Request, key: Key = None) -> Asked | None:
+async def asked_for(request: Request, key: IdempotencyKey = None) -> Asked | None:
     """Return what a request asks for, if it has a key; the dependency of those without a form."""
     return Asked.under(key, request.url.path, await request.body())
 
 
 def uploaded(
     service: Service, fields: dict[str, Any], *, keyed: bool = False, checked: bool = False
-) -> Callable[..., AsyncIterator[Form]]:
+) -> Callable[..., AsyncIterator[PostedForm]]:
     """Return the dependency that reads, checks and closes a form with these fields."""
     names = [[name for name in fields if fields[name] is kind] for kind in (IMAGES, LABELS)]
 
     @asynccontextmanager
-    async def read(request: Request, key: str | None) -> AsyncIterator[Form]:
+    async def read(request: Request, key: str | None) -> AsyncIterator[PostedForm]:
         request.scope["visvm.body"].allow(service.limits.upload_bytes)
         form = await read_form(request, service.limits, *names)
         form.asked = Asked.under(key, request.url.path, form.digest.digest())
@@ -70,11 +70,11 @@ def uploaded(
                     raise RefusedError(400, f"{fact} Send it again.", code="client-disconnected")
             yield form
 
-    async def question(request: Request) -> AsyncIterator[Form]:
+    async def question(request: Request) -> AsyncIterator[PostedForm]:
         async with read(request, None) as form:
             yield form
 
-    async def change(request: Request, key: Key = None) -> AsyncIterator[Form]:
+    async def change(request: Request, key: IdempotencyKey = None) -> AsyncIterator[PostedForm]:
         async with read(request, key) as form:
             yield form
 

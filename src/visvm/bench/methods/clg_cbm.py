@@ -17,12 +17,13 @@ from visvm.bench.methods.gradient import (
     unit_rows,
 )
 from visvm.bench.methods.method import Costs, Entry, Setup
-from visvm.bench.methods.text import Array, joint, texts_of
+from visvm.bench.methods.text import joint, texts_of
 from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.texts import unit
 from visvm.errors import EncoderError
 from visvm.head.checks import is_count, require
+from visvm.head.products import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visvm.bench.streams import ClassNumbers
-
-Array = NDArray[np.float64]
+from visvm.head.products import Array
 
 _SMALL = 1e-4  # added to every variance
 

@@ -1,11 +1,9 @@
 """Gaussian discriminant analysis on unit features, as CLIP-GDA, BOFA and ENGINE have it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visvm.bench.methods.sums import ClassScatter
-
-Array = NDArray[np.float64]
+from visvm.head.products import Array
 
 
 def discriminant(sums: ClassScatter) -> Array:

@@ -26,11 +26,12 @@ from visvm.bench.methods.gradient import (
 )
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassSums
-from visvm.bench.methods.text import Array, project_final, texts_of
+from visvm.bench.methods.text import project_final, texts_of
 from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.texts import unit
 from visvm.head.checks import is_count, require
+from visvm.head.products import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

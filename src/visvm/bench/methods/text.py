@@ -11,8 +11,7 @@ from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.joint import Tail
 from visvm.encoders.texts import unit
 from visvm.errors import EncoderError
-
-Array = NDArray[np.float64]
+from visvm.head.products import Array
 
 
 def project_final(features: LayerFeatures, setup: Setup) -> NDArray[Any]:

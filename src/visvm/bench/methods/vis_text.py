@@ -13,7 +13,7 @@ from visvm.head.checks import require
 from visvm.head.head import Head
 from visvm.head.products import Array
 
-Reading = Literal["preimage", "ridge", "padded", "shifted"]
+TextReading = Literal["preimage", "ridge", "padded", "shifted"]
 
 _RIDGE = 0.01  # of the map from the joint space back, by the mean square of a coordinate
 
@@ -40,7 +40,7 @@ class VisText(Vis):
         self,
         setup: Setup,
         *,
-        reading: Reading = "preimage",
+        reading: TextReading = "preimage",
         text_weight: float | Literal["images", "prompts"] = 1.0,
         n_components: int | None = 15000,
         max_selection_samples: int | None = 5000,
@@ -49,7 +49,9 @@ class VisText(Vis):
             setup, n_components=n_components, max_selection_samples=max_selection_samples
         )
         self.reading, self.text_weight = reading, text_weight
-        require(reading in get_args(Reading), self, "reading", f"one of {get_args(Reading)}")
+        require(
+            reading in get_args(TextReading), self, "reading", f"one of {get_args(TextReading)}"
+        )
         number = isinstance(text_weight, int | float) and 0 <= text_weight < np.inf
         valid = number or text_weight in ("images", "prompts")
         require(valid, self, "text_weight", "a number of at least 0, 'images' or 'prompts'")

@@ -57,7 +57,7 @@ def gap(lines: Sequence[Line], among: Callable[[str], bool] = competes) -> Gap |
 
 
 @drawn
-def curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
+def draw_curves(title: str, lines: Sequence[Line], look: Styles) -> Figure:
     """Draw accuracy over classes seen, each line named at its end together with its last value.
 
     Our name is followed by how far it is ahead of the best competitor in the end.

@@ -13,7 +13,7 @@ from visvm.bench.report.summary import OURS, FinishedRun
 
 
 @drawn
-def trade_offs(title: str, runs: Sequence[FinishedRun], look: Styles) -> Figure:
+def draw_trade_offs(title: str, runs: Sequence[FinishedRun], look: Styles) -> Figure:
     """Draw average accuracy against trainable parameters, and against the size of the state.
 
     A method is as high on the left as on the right, so that one column of names does for both.
@@ -50,7 +50,7 @@ def trade_offs(title: str, runs: Sequence[FinishedRun], look: Styles) -> Figure:
 
 
 @drawn
-def overhead(title: str, runs: Sequence[FinishedRun], look: Styles) -> Figure:
+def draw_overhead(title: str, runs: Sequence[FinishedRun], look: Styles) -> Figure:
     """Draw bars of time and memory: a panel for each, a row for each method."""
     panels: tuple[tuple[str, Callable[[FinishedRun], float]], ...] = (
         ("learning (s)", lambda each: each.learn_seconds),

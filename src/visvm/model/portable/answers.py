@@ -38,7 +38,7 @@ def add_answers(net: Net, features: str, model: Model, top: int) -> list[str]:
     if lift.kernel_map.matrix is not None:
         product = net.op("MatMul", lifted, net.constant(lift.kernel_map.matrix))
         lifted = net.op("Relu", product)
-    shown = coefficients[:, model.shown]
+    shown = coefficients[:, model.answerable]
     product = net.op("MatMul", lifted, net.constant(shown[:-1]))
     scores = net.op("Add", product, net.constant(shown[-1]), name=SCORES)
     beta = inverse_temperature(model.calibration.likelihoods)

@@ -15,7 +15,7 @@ from visvm.model.container import content_digest
 from visvm.model.file import packed
 from visvm.model.state import Model
 
-LABELS = "visvm.labels"
+LABELS_KEY = "visvm.labels"
 
 _HOW_TO = (
     "image: photos as uint8 (n, height, width, 3), RGB, upright, of any size; all of a batch have "
@@ -45,7 +45,7 @@ def described(model: Model, kind: str | None, precision: str) -> dict[str, str]:
     licence = CATALOG[bare].licence if bare in CATALOG else "unknown"
     alone = _HEAD_HOW_TO.format(width=model.head.settled.lift.n_inputs)
     return {
-        LABELS: json.dumps(model.classes.tolist(), ensure_ascii=False),
+        LABELS_KEY: json.dumps(model.classes.tolist(), ensure_ascii=False),
         "visvm.encoder": json.dumps(
             {
                 "name": f"{name}{encoder.name.removeprefix(bare)}",

@@ -18,7 +18,7 @@ SECTIONS = (
     variation.class_orders,
     variation.random_features,
     accuracy.backbones,
-    losses.forgetting,
+    losses.what_is_forgotten,
     losses.old_and_new,
     overview.choices,
     costs.trade_offs,

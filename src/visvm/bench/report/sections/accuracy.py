@@ -84,7 +84,7 @@ def _curves(material: Material, setting: Setting) -> Picture:
     ours = next((gap.ours for gap in found.values()), "")
     said = f" In the end {ours} is {', and '.join(where)}." if where else ""
     caption = f"{setting.label}: accuracy over classes seen.{said}"
-    drawing = plots.curves(setting.label, lines, material.look)
+    drawing = plots.draw_curves(setting.label, lines, material.look)
     return Picture(f"curves-{material.names[setting.label]}", caption, drawing)
 
 

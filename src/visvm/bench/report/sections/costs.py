@@ -40,7 +40,7 @@ def trade_offs(material: Material) -> Section | None:
             f"{setting.label}: average accuracy against trainable parameters (left) and size of "
             "the state (right)."
         )
-        drawing = plots_costs.trade_offs(setting.label, runs, material.look)
+        drawing = plots_costs.draw_trade_offs(setting.label, runs, material.look)
         pictures.append(Picture(f"trade-offs-{material.names[setting.label]}", caption, drawing))
     intro = (
         "Trainable parameters are those found by gradient descent. The state is all that must be "
@@ -56,7 +56,7 @@ def overhead(material: Material) -> Section | None:
     for setting in material.compared:
         warnings, runs = list(_warnings(setting)), list(setting.standard.values())
         name = f"overhead-{material.names[setting.label]}"
-        drawing = plots_costs.overhead(setting.label, runs, material.look)
+        drawing = plots_costs.draw_overhead(setting.label, runs, material.look)
         blocks += [
             *warnings,
             _overhead_table(setting, rank_times=not warnings),

@@ -21,7 +21,7 @@ _OLD_AND_NEW = (
 )
 
 
-def forgetting(material: Material) -> Section | None:
+def what_is_forgotten(material: Material) -> Section | None:
     """Compare F_B, and draw the accuracy on each session's classes over time."""
     blocks: list[Block] = []
     for encoder, found in material.by_encoder.items():

@@ -24,7 +24,7 @@ def class_orders(material: Material) -> Section | None:
         groups = repeated(setting, "class_order_seed")
         if groups:
             means = [_mean_line(label, group) for label, group in groups.items()]
-            drawing = plots.curves(setting.label, means, material.look)
+            drawing = plots.draw_curves(setting.label, means, material.look)
             caption = (
                 f"{setting.label}: mean over class orders; the band (vis) and the bars (others) "
                 "are one standard deviation."
