@@ -261,7 +261,7 @@ def test_environments():
             name: value for name, value in rows[0].environment.items() if name != "threads"
         },
     )
-    assert environments([silent, changed])["threads"] == ["not told", "2"]
+    assert environments([silent, changed])["threads"] == ["not recorded", "2"]
 
 
 def test_the_digest_of_the_head_is_no_part_of_the_environment():

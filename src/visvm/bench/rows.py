@@ -106,9 +106,9 @@ def parse(line: bytes) -> Row:
         raise ValueError(f"its format is {version!r}, known are 1 and {ROW_FORMAT}")
     row = msgspec.convert(said, Row)
     if not {"learn", "predict"} <= row.seconds.keys():
-        raise ValueError("seconds has no learn or no predict")
+        raise ValueError("seconds lacks learn or predict")
     if not all(is_positive(row.environment.get(name, 1)) for name in ("cores", "threads")):
-        raise ValueError("environment has cores or threads that are no number above 0")
+        raise ValueError("environment has cores or threads that are not numbers above 0")
     sessions = {row.session, len(row.session_sizes), len(row.group_accuracy)}
     classes = {sum(row.session_sizes), len(row.class_correct), len(row.class_counts)}
     if row.session > row.n_sessions or len(sessions) > 1 or len(classes) > 1:

@@ -48,7 +48,7 @@ Sure = Annotated[
     str,
     typer.Option(
         help="Where labels such as bird/owl and bird/wren form groups: answer with the group "
-        "unless a class is at least so probable."
+        "unless a class is at least this probable."
     ),
 ]
 AsTable = Annotated[

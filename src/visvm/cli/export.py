@@ -40,8 +40,8 @@ ForSite = Annotated[
 Precision = Annotated[
     str | None,
     typer.Option(
-        help="With OUT.onnx: in which its weights are stored, float32, float16 (half the size) "
-        "or int8 (a quarter).",
+        help="With OUT.onnx: how weights are stored, in float32, float16 (half the size) or int8 "
+        "(a quarter).",
         show_default="float32",
     ),
 ]

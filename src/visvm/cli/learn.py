@@ -210,7 +210,7 @@ def _output(
     if output is None:
         return model
     if test is not None:
-        advice = "--statistics-only makes no model that --test could ask. Leave one of them out."
+        advice = "--test needs a model, and --statistics-only makes none. Leave one of them out."
         raise InputError(advice, code="option-test-without-model")
     if not model.exists():
         advice = f"There is no file {model}. Make one with 'visvm export MODEL --for-site'."

@@ -270,7 +270,7 @@ def masked_total(
         sums.save(output, reveal_features=True)
     n, least = sums.n_images, sums.minimum
     if not quiet and (n < least.n_images or min(sums.counts.values()) < least.per_class):
-        note("Features of single photos can be computed from this total: it has too few of them.")
+        note("This total has too few photos: features of single ones can be computed from it.")
     said = f"{shown(output)}: the sums of {counted(n, 'image')}; add them with 'visvm merge'"
     answer_change(output, said, as_json, quiet, site=sums.site, n_images=n)
 

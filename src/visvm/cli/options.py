@@ -106,8 +106,8 @@ Views = Annotated[
 Unknown = Annotated[
     str,
     typer.Option(
-        help="Answer 'none of these' to photos that look less familiar than all but this share of "
-        "the learned ones, which is refused in error then; off never does."
+        help="Answer 'none of these' to photos that look unfamiliar. About this share of photos of "
+        "known classes is refused by mistake; off refuses none."
     ),
 ]
 NewComponents = Annotated[
@@ -277,13 +277,13 @@ def _own_quality(encoder: str, wanted: str | None) -> str:
 
 
 def require_ending(output: Path) -> None:
-    """Refuse to give a file of visvm's own form the ending of another form."""
+    """Refuse to give a model's file the ending of another form."""
     from visvm.encoders.images import SUFFIXES
 
     ending = output.suffix.lower()
     if ending in _OTHER_FORMS or ending in SUFFIXES:
         raise InputError(
-            f"{output} would be a file of visvm's own form, which {ending} does not say. "
+            f"{output} would be a model of visvm, not a {ending} file. "
             f"Call it {output.with_suffix('.visvm').name}.",
             code="ending-other",
         )

@@ -107,8 +107,8 @@ def dequantise(graph: "onnx.GraphProto") -> None:
             ) * numpy_helper.to_array(constants[scale])
         except (KeyError, ValueError):  # a part is missing, or there is one too many
             raise EncoderError(
-                f"The int8 product {node.output[0]} cannot become float32: it is not one of "
-                "dynamic quantisation with constant weights. Export the model in float32.",
+                f"The int8 product {node.output[0]} cannot become float32: only dynamic "
+                "quantisation with constant weights can. Export the model in float32.",
                 code="quantisation-unsupported",
             ) from None
         if lifted:

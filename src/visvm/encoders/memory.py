@@ -68,7 +68,7 @@ def _check_array(array: NDArray[Any]) -> None:
     grey = array.dtype in (np.uint8, np.uint16) and array.ndim == 2
     if not (colours or grey) or not array.size:
         raise InputError(
-            f"An array of shape {array.shape} and type {array.dtype} is no image. Give uint8 of "
-            "shape (height, width, 3); multiply numbers from 0 to 1 by 255.",
+            f"An array of shape {array.shape} and type {array.dtype} is not an image. Give uint8 "
+            "of shape (height, width, 3); multiply numbers from 0 to 1 by 255.",
             code="image-array",
         )

@@ -69,8 +69,8 @@ def as_source(image: ImageLike, number: int = 0) -> Source:
         return MemoryImage(image, number)
     if not isinstance(image, bytes) and not hasattr(image, "read_bytes"):
         raise InputError(
-            f"{image!r:.60} is no image. Give a path, the content of a file, an image of Pillow, "
-            "or an array.",
+            f"{image!r:.60} is not an image. Give a path, the content of a file, an image of "
+            "Pillow, or an array.",
             code="image-kind",
         )
     return image
@@ -113,7 +113,7 @@ def opened_file(path: str | Path) -> Iterator[BinaryIO]:
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not an ordinary file")
+            raise OSError(errno.EINVAL, "not an ordinary file")
         yield file
 
 

@@ -115,7 +115,7 @@ def load_text_encoder(name: str, progress: Progress = silent) -> TextEncoder:
 
 
 def _scale_of(source: str) -> float:
-    """Read exp(logit_scale) of a folder or a hub model that is here; 100 where it is not told."""
+    """Read exp(logit_scale) of a folder or a hub model that is here; 100 where it has none."""
     from huggingface_hub import try_to_load_from_cache
     from safetensors import safe_open
 

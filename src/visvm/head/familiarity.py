@@ -5,7 +5,7 @@ learned lies far from all of these, also where its best score is high: the class
 resembles a little disagree. So its distance from the nearest class is taken, in the metric of the
 scatter within classes, which the sums and the coefficients give without any image.
 
-How far is far is told by the images of each session, scored as if they had not been learned: the
+What is far, the images of each session show, scored as if they had not been learned: the
 number of them at each distance of a grid is noted. These are sums over images, as those of
 ``calibration.py`` are, and are treated alike: merging adds them, and older ones count half.
 """

@@ -200,8 +200,8 @@ def reordered(columns: Array, n_classes: int, places: NDArray[np.intp]) -> Array
 def never_learned() -> NeverLearnedError:
     """Return the error for samples whose removal would leave sums that no data could have."""
     return NeverLearnedError(
-        "These are not the samples that were learned: no data could have the sums left without "
-        "them. Give the same features, labels and weights that were learned.",
+        "These are not the samples that were learned: removing them would leave impossible sums. "
+        "Give the same features, labels and weights that were learned.",
         code="samples-never-learned",
     )
 

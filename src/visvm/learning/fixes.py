@@ -41,7 +41,7 @@ def write_fix_list(table: Path, given: Labelled, check: Check) -> None:
     except UnicodeEncodeError as error:
         name = shown(str(error.object)[error.start : error.end])
         raise InputError(
-            f"A file's name has {name}, which is no text. Rename it.", code="name-not-text"
+            f"A file's name has {name}, which is not text. Rename it.", code="name-not-text"
         ) from error
     with replacing(table) as file:
         file.write(content)

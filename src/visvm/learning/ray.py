@@ -186,8 +186,8 @@ def _cluster(address: str, actors: int | None) -> Iterator[None]:
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise InputError(
-            f"The Ray cluster {address!r} did not let us in ({' '.join(str(error).split())}). Give "
-            "--ray local, auto or an address; if the cluster wants a token, set "
+            f"The Ray cluster {address!r} refused the connection ({' '.join(str(error).split())}). "
+            "Give --ray local, auto or an address; if the cluster wants a token, set "
             "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN as there.",
             code="ray-refused",
         ) from error

@@ -82,8 +82,8 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
         if error.code != "samples-never-learned":
             raise
         raise NeverLearnedError(
-            "These are not the photos that were learned under these labels: no photos could have "
-            "the sums left without them. Give the very photos that were learned.",
+            "These are not the photos that were learned under these labels: removing them would "
+            "leave impossible sums. Give the very photos that were learned.",
             code=error.code,
         ) from error
     after = replace(model.with_head(head), learned=())

@@ -128,7 +128,8 @@ def check_sums(head: Head, own: Head) -> None:
     for holds in (_are_of_features, _is_scatter, _agree):
         if not holds(head):
             raise IncompatibleModelError(
-                "These sums were altered: no images could have them. Ask for them once more.",
+                "These sums were altered: no images could have them. "
+                "Ask the site to send them again.",
                 code="sums-impossible",
             )
     if len(own.statistics.classes):
@@ -136,7 +137,7 @@ def check_sums(head: Head, own: Head) -> None:
         if not 1 / _UNLIKE < ratio < _UNLIKE:
             warnings.warn(
                 f"The features to be merged are {ratio:.3g} times as large as those learned here. "
-                "Ask whether they are of such images.",
+                "Make sure that both learned the same kind of images.",
                 stacklevel=2,
             )
 

@@ -175,7 +175,7 @@ def read_journal(path: Path) -> JournalFile:
     with opened(path) as file:
         header, tensors = _checked(path, file.header), file.tensors(lambda _: True)
     if header.journal is None or "features" not in tensors:
-        raise altered(path, "it is no journal")
+        raise altered(path, "this is not a journal")
     features = {"features": tensors.pop("features")}
     return JournalFile(_unpacked(path, header, tensors, sums=True), header.journal, features)
 

@@ -297,7 +297,7 @@ def _add_undo(app: FastAPI, service: Service, rights: Rights) -> None:
         response: Response,
         asked: Annotated[Asked | None, Depends(asked_for)],
     ) -> schemas.JobInfo:
-        """Take the last change back, whoever made it; once only.
+        """Take the last change back, also one of another client; once only.
 
         Until the next change the file from before it is kept beside the model file, with all that
         the change has forgotten.

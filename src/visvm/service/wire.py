@@ -37,7 +37,7 @@ IdempotencyKey = Annotated[
         pattern="^[!-~]+$",
         description=(
             "Chosen by you, for this change only. If you send the change again with the same key, "
-            "because no answer came, you get the job of the first time, and it is not done twice."
+            "because no answer came, you get the first job back, and nothing is done twice."
         ),
         examples=["5f0c9d0e-2f0b-4f4e-9d8d-6f3a1f8f2c11"],
     ),

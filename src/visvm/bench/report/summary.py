@@ -92,14 +92,14 @@ class FinishedRun:
     @property
     def encode_seconds_per_image(self) -> float | None:
         """The encoder; None where no row says it."""
-        told = [row.seconds["encode"] for row in self.rows if "encode" in row.seconds]
-        return float(np.mean(told)) if told else None
+        recorded = [row.seconds["encode"] for row in self.rows if "encode" in row.seconds]
+        return float(np.mean(recorded)) if recorded else None
 
     @property
     def peak_memory(self) -> int | None:
         """The most of any session, in bytes; None where no row says it."""
-        told = [row.peak_memory for row in self.rows if row.peak_memory is not None]
-        return max(told, default=None)
+        recorded = [row.peak_memory for row in self.rows if row.peak_memory is not None]
+        return max(recorded, default=None)
 
     @property
     def n_images(self) -> int:
@@ -193,14 +193,14 @@ def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
 
     The digest of the head is neither of these, and left out; some rows may not say all.
     """
-    told = [row.environment for row in rows]
+    said = [row.environment for row in rows]
 
     def text(value: object) -> str:
         return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
-    names = dict.fromkeys(name for environment in told for name in environment if name != "head")
+    names = dict.fromkeys(name for environment in said for name in environment if name != "head")
     return {
-        name: list(dict.fromkeys(text(environment.get(name, "not told")) for environment in told))
+        name: list(dict.fromkeys(text(each.get(name, "not recorded")) for each in said))
         for name in names
     }
 
