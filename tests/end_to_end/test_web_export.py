@@ -15,7 +15,10 @@ from playwright.sync_api import expect
 
 from tests import tiny
 from tests.refusals import refused
+from visvm import ImageClassifier
 from visvm.errors import ModelFileError, WeightsError
+from visvm.head.lift import KernelMap
+from visvm.head.solver import solve
 from visvm.model.portable import runtime, web
 from visvm.progress import silent
 
@@ -44,7 +47,7 @@ def exported(tmp_path_factory, packed):
     """A folder, and the classifier that it holds."""
     folder = tmp_path_factory.mktemp("web")
     model = tiny.write_model(folder)
-    made = model.export_web(folder / "site")
+    made = model.export_web(folder / "site", teach=True)
     assert made.bytes == sum(each.stat().st_size for each in (folder / "site").iterdir())
     return folder, model
 
@@ -127,9 +130,74 @@ def test_the_example(exported, served, browser):
     (folder / "site" / example.name).unlink()
 
 
+def test_a_new_model_is_taught_without_a_server(exported, served, browser, tmp_path):
+    folder, _ = exported
+    more = tiny.write_photos(tmp_path / "more", ("yellow", "red"), n=6, seed=3)
+    context = browser.new_context(accept_downloads=True)
+    context.set_default_timeout(120_000)
+    page, broken = context.new_page(), []
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.goto(f"http://127.0.0.1:{served.server_port}/")
+    page.locator("#teach a").click()
+    expect(page.locator("#photos")).to_be_enabled(timeout=120_000)
+    drawn = page.evaluate(
+        "import('./draw.js').then(({ randomMap }) => [...randomMap(2 ** 40, 3, 5)])"
+    )
+    assert drawn == KernelMap(3, 5, 2**40).matrix.ravel().tolist()  # to the last bit
+    page.locator("#folder").set_input_files(more)
+    page.locator("#name").fill("Blau ü")
+    page.locator("#photos").set_input_files(sorted((folder / "photos/blue").iterdir()))
+    expect(page.locator("#classes li")).to_have_count(3)
+    page.locator("#width").select_option("20")  # the model's own, too narrow for so many
+    page.locator("#learn").click()
+    expect(page.locator("#status")).to_contain_text("at most 13 photos")
+    page.locator("#width").select_option("2000")
+    page.locator("#learn").click()
+    expect(page.locator("#verdict")).to_contain_text("14 photos of 3 classes", timeout=60_000)
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    download.value.save_as(tmp_path / "taught.visvm")
+    photo = more / "red/3-0.png"
+    page.locator("#file").set_input_files(photo)
+    said = answers(page)
+    page.locator("#classes button").first.click()
+    expect(page.locator("#classes li")).to_have_count(2)
+    context.close()
+    assert not broken
+    taught = ImageClassifier.load(tmp_path / "taught.visvm", cache=False)
+    assert taught.model_.counts == {"Blau ü": 2, "red": 6, "yellow": 6}
+    assert taught.model_.kind == "whole"
+    (answer,) = taught.predict([photo])
+    assert [label for label, *_ in said] == [label for label, _ in answer.top]
+    shares = [float(share.removesuffix(" %")) for _, share in said]
+    assert shares == pytest.approx([100 * share for _, share in answer.top], abs=0.3)
+    # the coefficients are those of its sums, and the sums those of its photos
+    head = taught.model_.head
+    solved = solve(head.statistics, head.settled.ridge, head.settled.options.svm_cost)
+    assert head.coefficients == pytest.approx(solved, abs=1e-9)
+    taught.save(tmp_path / "copy.visvm")
+    taught.forget([photo], ["red"])
+    taught.learn([photo], ["red"])
+    assert taught.model_.head.coefficients == pytest.approx(solved, abs=1e-6)
+    assert taught.learn(folder / "photos").n_classes == 5
+
+
+def test_without_teaching(exported, packed, tmp_path):
+    exported[1].export_web(tmp_path / "site")
+    assert not [each for each in (tmp_path / "site").iterdir() if "teach" in each.name]
+    assert not (tmp_path / "site/settled.visvm").exists()
+    linear = ImageClassifier(
+        str(exported[0] / "tiny.onnx"), n_components=None, layers=(3,), ridge=1.0, cache=False
+    )
+    linear.learn(exported[0] / "photos")
+    with refused("web-map"):
+        linear.export_web(tmp_path / "linear", teach=True)
+    assert not (tmp_path / "linear").exists()
+
+
 def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
     folder, model = exported
-    assert model.export_web(folder / "site").already_done
+    assert model.export_web(folder / "site", teach=True).already_done
     assert model.export_web(folder / "site", top=2, replaces=True).already_done is False
     (folder / "site").rename(folder / ".site.old")  # as a kill between two names leaves it
     assert model.export_web(folder / "site", replaces=True).already_done is False

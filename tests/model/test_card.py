@@ -1,7 +1,10 @@
 """A card says what a model is, and a folder as hubs have it is read again."""
 
+import functools
+import http.server
 import json
 import re
+import threading
 
 import pytest
 
@@ -54,6 +57,50 @@ def test_a_folder_of_a_hub_is_read_again_without_sums(place, tmp_path):
     assert not again.can_learn
     model.save_pretrained(tmp_path / "birds", sums=True)
     assert ImageClassifier.from_pretrained(tmp_path / "birds", cache=False).can_learn
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """A hub with one file, as huggingface_hub asks for it."""
+
+    content = b""
+
+    def do_HEAD(self):
+        found = self.path == "/owner/birds/resolve/main/model.visvm"
+        self.send_response(200 if found else 404)
+        for name, value in {
+            "X-Repo-Commit": "0" * 40,
+            "ETag": '"1"',
+            "Content-Length": len(self.content),
+        }.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+
+    def do_GET(self):
+        self.do_HEAD()
+        self.wfile.write(self.content)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_name_on_a_hub(place, tmp_path, monkeypatch):
+    folder, model = place
+    hub = pytest.importorskip("huggingface_hub")
+    model.save_pretrained(tmp_path / "birds")
+    monkeypatch.setattr(_Hub, "content", (tmp_path / "birds/model.visvm").read_bytes())
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        fetch = functools.partial(
+            hub.hf_hub_download, endpoint=address, cache_dir=tmp_path / "cache", token=False
+        )
+        monkeypatch.setattr(hub, "hf_hub_download", fetch)
+        again = ImageClassifier.from_pretrained("owner/birds", cache=False)
+        photos = sorted((folder / "photos").rglob("*.png"))
+        assert again.predict(photos) == model.predict(photos)
+        with refused("hub-unreachable", ModelFileError):
+            ImageClassifier.from_pretrained("owner/none")
+        server.shutdown()
 
 
 def test_what_is_not_there_is_refused(tmp_path, monkeypatch):

@@ -68,6 +68,14 @@ Web = Annotated[
         "the browser, without a network once it is loaded. Weights are int8 by default.",
     ),
 ]
+Teach = Annotated[
+    bool,
+    typer.Option(
+        "--teach",
+        help="With --web: also a page that learns new models from photos, in the browser, with "
+        "this model's mixer, map and λ.",
+    ),
+]
 RuntimePath = Annotated[
     Path | None,
     typer.Option(
@@ -88,6 +96,7 @@ def export(
     top: NamedTop = None,
     head_only: HeadOnly = False,
     web: Web = False,
+    teach: Teach = False,
     runtime: RuntimePath = None,
     encoder: Where = None,
     force: Force = False,
@@ -110,6 +119,7 @@ def export(
         "head_only": head_only or None,
         "encoder": encoder,
         "runtime": runtime,
+        "teach": teach or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
     if web or written.suffix.lower() == ".onnx":
@@ -152,7 +162,7 @@ def _export_model(
 def _check_portable(output: Path, given: dict[str, Any], for_site: Path | None, web: bool) -> None:
     """Refuse options that do not go together."""
     named = output.suffix.lower() == ".onnx"
-    wrong = ("pixels", "head_only") if web else ("runtime",)
+    wrong = ("pixels", "head_only") if web else ("runtime", "teach")
     options = ["--" + name.replace("_", "-") for name in wrong if name in given]
     if for_site is not None:
         advice = "Sites take no ONNX files. Give --for-site another name, and leave --web out."

@@ -109,10 +109,17 @@ def replace_file(
     path: Path, header: Mapping[str, Any], tensors: Mapping[str, Array | Words]
 ) -> None:
     """Write a file; until the last step the old one stays as it is."""
+    with rewritten(path) as file:
+        write_content(file, header, tensors)
+
+
+def write_content(
+    file: BinaryIO, header: Mapping[str, Any], tensors: Mapping[str, Array | Words]
+) -> None:
+    """Write the content of a file, its digests included."""
     text = _header_text(header, tensors)
     metadata = {"visvm": text, "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    with rewritten(path) as file:
-        _write_tensors(file, tensors, metadata)
+    _write_tensors(file, tensors, metadata)
 
 
 @contextmanager

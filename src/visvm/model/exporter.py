@@ -106,6 +106,7 @@ class Exporter(ModelHolder):
         *,
         precision: str = "int8",
         top: int = 5,
+        teach: bool = False,
         runtime: str | Path | None = None,
         replaces: bool = False,
         progress: Progress = silent,
@@ -117,6 +118,8 @@ class Exporter(ModelHolder):
         folder : path
         precision, top
             As in ``export_onnx``.
+        teach : bool, default=False
+            Whether a second page learns new models, in the browser.
         replaces : bool, default=False
             Whether a folder that this has written, and nobody has added to, may be replaced.
         runtime : path, optional
@@ -126,7 +129,7 @@ class Exporter(ModelHolder):
         from visvm.model.portable.runtime import load_runtime
         from visvm.model.portable.web import write_web
 
-        options, model = PortableOptions(precision, top=top), self._known()
+        options, model = PortableOptions(precision, top=top, teach=teach), self._known()
         encoder = self.load_encoder(progress)
         shown = load_runtime(progress, None if runtime is None else Path(runtime))
         return write_web(Path(folder), model, encoder, options, shown, replaces=replaces)

@@ -10,10 +10,12 @@ from visvm.head.products import Array
 from visvm.model.portable.net import Net
 from visvm.model.state import Model
 
-SCORES, PROBABILITIES, TOP, KNOWN = "scores", "probabilities", "top", "known"
+SCORES, PROBABILITIES, TOP, KNOWN, FUSED = "scores", "probabilities", "top", "known", "fused"
 
 
-def add_answers(net: Net, features: str, model: Model, top: int) -> list[str]:
+def add_answers(
+    net: Net, features: str, model: Model, top: int, *, teach: bool = False
+) -> list[str]:
     """Add what turns layer features into answers.
 
     Parameters
@@ -25,16 +27,22 @@ def add_answers(net: Net, features: str, model: Model, top: int) -> list[str]:
         Which knows a class.
     top : int
         How many classes to name.
+    teach : bool
+        Whether to give the fused features, too, by weights that no precision changes.
 
     Returns
     -------
     list of str
         The outputs: ``scores`` and ``probabilities``, (n, C), ``top``, (n, top), the places of the
-        likeliest classes, and ``known``, (n,), unless the model cannot tell.
+        likeliest classes, ``known``, (n,), unless the model cannot tell, and, to teach, ``fused``,
+        (n, d).
     """
     lift, coefficients = model.head.settled.lift, model.head.coefficients
     assert coefficients is not None, "a model that knows a class has them"
-    lifted = features if lift.mixer is None else _fused(net, features, lift.mixer)
+    lifted = features if lift.mixer is None else _fused(net, features, lift.mixer, exact=teach)
+    names = [SCORES, PROBABILITIES, TOP]
+    if teach:
+        names.append(net.op("Identity", lifted, name=FUSED))
     if lift.kernel_map.matrix is not None:
         product = net.op("MatMul", lifted, net.constant(lift.kernel_map.matrix))
         lifted = net.op("Relu", product)
@@ -47,9 +55,9 @@ def add_answers(net: Net, features: str, model: Model, top: int) -> list[str]:
     _top(net, scores, count)
     smoothed = smoothing(model.calibration.distances)
     if model.spread is None or smoothed is None:
-        return [SCORES, PROBABILITIES, TOP]
+        return names
     _known(net, scores, model.spread, *smoothed)
-    return [SCORES, PROBABILITIES, TOP, KNOWN]
+    return [*names, KNOWN]
 
 
 def _top(net: Net, scores: str, count: str) -> None:
@@ -57,7 +65,7 @@ def _top(net: Net, scores: str, count: str) -> None:
     net.nodes.append(helper.make_node("TopK", [scores, count], [f"{TOP}_scores", TOP], axis=1))
 
 
-def _fused(net: Net, features: str, mixer: ResidualMixer) -> str:
+def _fused(net: Net, features: str, mixer: ResidualMixer, *, exact: bool) -> str:
     """Add ``ResidualMixer.fuse``: (n, sum of layer_dims) → (n, layer_dim)."""
     ends = np.cumsum(mixer.layer_dims)
     final = _columns(net, features, ends[-1] - mixer.layer_dims[-1], ends[-1])
@@ -68,10 +76,11 @@ def _fused(net: Net, features: str, mixer: ResidualMixer) -> str:
         for layer in mixer.layers
     ]
     tapped, weights = net.op("Concat", *parts, axis=1), mixer.weights
-    z = _linear(net, tapped, weights.v, weights.v_bias)
+    z = _linear(net, tapped, weights.v, weights.v_bias, exact=exact)
     erf = net.op("Erf", net.op("Mul", z, net.constant(np.sqrt(0.5))))
     below = net.op("Mul", net.op("Add", erf, net.constant(1.0)), net.constant(0.5))
-    return net.op("Add", final, _linear(net, net.op("Mul", z, below), weights.u, weights.u_bias))
+    hidden = net.op("Mul", z, below)
+    return net.op("Add", final, _linear(net, hidden, weights.u, weights.u_bias, exact=exact))
 
 
 def _columns(net: Net, features: str, start: int, end: int) -> str:
@@ -79,9 +88,10 @@ def _columns(net: Net, features: str, start: int, end: int) -> str:
     return net.op("Slice", features, *edges)
 
 
-def _linear(net: Net, inputs: str, weight: Array, bias: Array) -> str:
+def _linear(net: Net, inputs: str, weight: Array, bias: Array, *, exact: bool) -> str:
     """Add x · weightᵀ + bias."""
-    return net.op("Add", net.op("MatMul", inputs, net.constant(weight.T)), net.constant(bias))
+    product = net.op("MatMul", inputs, net.constant(weight.T, exact=exact))
+    return net.op("Add", product, net.constant(bias))
 
 
 def _known(net: Net, scores: str, spread: ScoreSpread, weights: Array, width: float) -> None:

@@ -9,7 +9,7 @@ from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.graph import OUTPUT
 from visvm.errors import EncoderError, InputError
 from visvm.head.checks import parameter_error
-from visvm.model.portable.answers import KNOWN, PROBABILITIES, SCORES, TOP, add_answers
+from visvm.model.portable.answers import FUSED, KNOWN, PROBABILITIES, SCORES, TOP, add_answers
 from visvm.model.portable.metadata import described, write_metadata
 from visvm.model.portable.net import IR_VERSION, OPSET, Net
 from visvm.model.portable.pixels import PIXELS, add_pixels
@@ -35,12 +35,15 @@ class PortableOptions:
         How many classes it names.
     head_only : bool
         Whether it takes layer features instead of photos.
+    teach : bool
+        Whether it also gives the fused features, from which a page can learn.
     """
 
     precision: str = "float32"
     pixels: str = "uint8"
     top: int = 5
     head_only: bool = False
+    teach: bool = False
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
@@ -83,8 +86,8 @@ def portable(
         inputs = [helper.make_tensor_value_info(IMAGE, PIXELS[options.pixels], sides)]
         how = options.pixels, model.encoder.transform, preprocessing
         features, opset, ir_version = _add_encoder(net, encoder, add_pixels(net, IMAGE, *how))
-    names = add_answers(net, features, model, options.top)
-    graph = net.graph("visvm", inputs, _outputs(names, len(model.classes), options.top))
+    names = add_answers(net, features, model, options.top, teach=options.teach)
+    graph = net.graph("visvm", inputs, _outputs(names, model, options.top))
     imports = [helper.make_opsetid("", opset)]
     made = helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
     made.producer_name = "visvm"
@@ -94,12 +97,14 @@ def portable(
     return made
 
 
-def _outputs(names: list[str], n_classes: int, top: int) -> list[ValueInfoProto]:
+def _outputs(names: list[str], model: Model, top: int) -> list[ValueInfoProto]:
+    n_classes = len(model.classes)
     shapes: dict[str, tuple[int, list[str | int]]] = {
         SCORES: (TensorProto.FLOAT, ["n", n_classes]),
         PROBABILITIES: (TensorProto.FLOAT, ["n", n_classes]),
         TOP: (TensorProto.INT64, ["n", min(top, n_classes)]),
         KNOWN: (TensorProto.FLOAT, ["n"]),
+        FUSED: (TensorProto.FLOAT, ["n", model.head.settled.lift.kernel_map.n_inputs]),
     }
     return [helper.make_tensor_value_info(name, *shapes[name]) for name in names]
 

@@ -1,21 +1,25 @@
 """What an exported file says of itself."""
 
+import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from onnx import ModelProto
 
 import visvm
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.loading import named
+from visvm.errors import InputError
 from visvm.head.calibration import inverse_temperature
 from visvm.head.familiarity import UNKNOWN
 from visvm.model import changes
-from visvm.model.container import content_digest
+from visvm.model.container import content_digest, write_content
 from visvm.model.file import packed
 from visvm.model.state import Model
 
 LABELS_KEY = "visvm.labels"
+_MOST_SEED = 2**53  # JavaScript's numbers
 
 _HOW_TO = (
     "image: photos as uint8 (n, height, width, 3), RGB, upright, of any size; all of a batch have "
@@ -74,3 +78,21 @@ def write_metadata(model: ModelProto, entries: Mapping[str, str]) -> None:
     del model.metadata_props[:]
     for key, value in entries.items():
         model.metadata_props.add(key=key, value=value)
+
+
+def settled_content(model: Model) -> bytes:
+    """Return a model file without classes and sums, for the page to complete."""
+    settled = model.head.settled
+    if settled.options.n_components is None or settled.seed >= _MOST_SEED:
+        raise InputError(
+            "This model's random map cannot be drawn in a browser: it needs one with a seed below "
+            "2**53. Export it without --teach.",
+            code="web-map",
+        )
+    bare = changes.for_site(model, "")
+    header, tensors = packed(replace(bare, encoder=replace(model.encoder, views="one")))
+    del header["site"]
+    kept = {name: tensor for name, tensor in tensors.items() if name.startswith("mixer.")}
+    file = io.BytesIO()
+    write_content(file, header, kept)
+    return file.getvalue()

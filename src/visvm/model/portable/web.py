@@ -15,12 +15,15 @@ from visvm.errors import ModelFileError, shown
 from visvm.head.familiarity import UNKNOWN
 from visvm.model.container import locked
 from visvm.model.portable.graph import PortableOptions
+from visvm.model.portable.metadata import settled_content
 from visvm.model.portable.runtime import MODULE, WASM, Runtime
 from visvm.model.portable.writing import Written, made_content
 from visvm.model.state import Model
 
 _ABOUT, _MARK = "model.json", "visvm export --web"
 _WASM = f"{WASM}.gz"
+_TEACHING = ("teach.html", "teach.js", "worker.js", "solve.js", "draw.js", "file.js")
+_SETTLED = "settled.visvm"
 _MANIFEST = {
     "name": "What is it?",
     "start_url": "./",
@@ -58,13 +61,23 @@ def write_web(
     name = f"model.{hashlib.sha256(content).hexdigest()[:16]}.onnx"
     files = {name: content, MODULE: runtime.module, _WASM: runtime.wasm}
     page = resources.files("visvm.model.portable") / "page"
-    files |= {each.name: each.read_bytes() for each in page.iterdir() if each.is_file()}
+    left = () if options.teach else _TEACHING
+    files |= {
+        each.name: each.read_bytes()
+        for each in page.iterdir()
+        if each.is_file() and each.name not in left
+    }
+    taught = None
+    if options.teach:
+        files[_SETTLED] = settled_content(model)
+        taught = {"file": _SETTLED, "width": model.head.settled.lift.width}
     files["manifest.webmanifest"] = json.dumps(_MANIFEST, indent=1).encode()
     about = {
         "made_by": _MARK,
         "names": sorted([*files, _ABOUT]),
         "labels": model.classes.tolist(),
         "unknown": UNKNOWN,
+        "teach": taught,
         "digest": _digest(files),
         "files": {"model": name, "wasm": _WASM, "runtime": f"./{MODULE}"},
         "bytes": {"model": len(content), "wasm": len(runtime.wasm)},

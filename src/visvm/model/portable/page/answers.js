@@ -2,7 +2,8 @@
 
 /**
  * @typedef {{labels: (string|number)[], unknown: number, digest: string, pixels: string,
- *   files: {model: string, wasm: string, runtime: string}, bytes: {model: number, wasm: number}}} About
+ *   names: string[],
+ *   teach: {file: string, width: number}|null, files: {model: string, wasm: string, runtime: string}, bytes: {model: number, wasm: number}}} About
  * @typedef {{label: string, share: number}} Answer
  * @typedef {{answers: Answer[], known: number|null, unknown: boolean, milliseconds: number}} Said
  */
@@ -87,6 +88,18 @@ export class Model {
   }
 
   /**
+   * The features that a new model learns from, where the page can teach.
+   * @param {CanvasImageSource} photo upright
+   * @param {number} width
+   * @param {number} height
+   * @returns {Promise<Float32Array>}
+   */
+  async fused(photo, width, height) {
+    const image = new this.ort.Tensor("uint8", pixels(photo, width, height), [1, height, width, 3]);
+    return (await this.session.run({ image }, ["fused"])).fused.data;
+  }
+
+  /**
    * Say what a photo shows.
    * @param {CanvasImageSource} photo upright
    * @param {number} width
@@ -105,6 +118,23 @@ export class Model {
     const unknown = known !== null && known < this.said.unknown;
     return { answers, known, unknown, milliseconds: performance.now() - start };
   }
+}
+
+/** A photo, upright, in the colours that are stored, as visvm reads photos. @param {File} file */
+export const opened = (file) => createImageBitmap(file, { imageOrientation: "from-image", colorSpaceConversion: "none" });
+
+/** An answer as an item of a list. @param {string} label @param {number} share */
+export function row(label, share) {
+  const item = document.createElement("li");
+  const name = document.createElement("span");
+  const value = document.createElement("span");
+  const meter = document.createElement("meter");
+  name.textContent = label;
+  value.textContent = `${(100 * share).toFixed(1)} %`;
+  meter.value = share;
+  meter.ariaLabel = label;
+  item.append(name, value, meter);
+  return item;
 }
 
 /**

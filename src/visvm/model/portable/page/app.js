@@ -1,6 +1,6 @@
 // The page: photos and the camera in, answers out.
 
-import { about, Model } from "./answers.js";
+import { about, Model, opened, row } from "./answers.js";
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
 const at = (id) => /** @type {T} */ (document.getElementById(id));
@@ -27,6 +27,7 @@ async function start() {
   }
   const some = said.labels.slice(0, 5).join(", ");
   at("about").textContent = `${said.labels.length} classes: ${some}${said.labels.length > 5 ? " and others" : ""}.`;
+  at("teach").hidden = !said.teach;
   bar.hidden = false;
   say("Loading the model.");
   const model = await Model.load(said, (share) => (bar.value = share));
@@ -57,8 +58,7 @@ function listen(model) {
 async function askFile(model, chosen) {
   if (!chosen) return;
   try {
-    // upright, in the colours that are stored, as visvm reads photos
-    const bitmap = await createImageBitmap(chosen, { imageOrientation: "from-image", colorSpaceConversion: "none" });
+    const bitmap = await opened(chosen);
     URL.revokeObjectURL(photo.src);
     photo.src = URL.createObjectURL(chosen);
     photo.hidden = false;
@@ -86,20 +86,6 @@ async function ask(model, shown, width, height) {
   at("answers").replaceChildren(...said.answers.map(({ label, share }) => row(label, share)));
   at("time").textContent = `${Math.round(said.milliseconds)} ms`;
   say(`Ready (${model.engine}).`);
-}
-
-/** @param {string} label @param {number} share */
-function row(label, share) {
-  const item = document.createElement("li");
-  const name = document.createElement("span");
-  const value = document.createElement("span");
-  const meter = document.createElement("meter");
-  name.textContent = label;
-  value.textContent = `${(100 * share).toFixed(1)} %`;
-  meter.value = share;
-  meter.ariaLabel = label;
-  item.append(name, value, meter);
-  return item;
 }
 
 start().catch((error) => {

@@ -3,11 +3,14 @@
 
 const DIGEST = new URL(location.href).searchParams.get("model");
 const PREFIX = `visvm ${new URL("./", location.href)} `;
-const FILES = ["./", "app.js", "answers.js", "style.css", "icon.svg", "model.json", "manifest.webmanifest"];
-const RUNTIME = "ort.webgpu.bundle.min.mjs";
 
 self.addEventListener("install", (/** @type {any} */ event) => {
-  event.waitUntil(caches.open(PREFIX + DIGEST).then((cache) => cache.addAll([...FILES, RUNTIME])));
+  const keep = async () => {
+    const { names, files } = await (await fetch("model.json", { cache: "no-cache" })).json();
+    const small = names.filter((/** @type {string} */ name) => ![files.model, files.wasm, "index.html"].includes(name));
+    await (await caches.open(PREFIX + DIGEST)).addAll(["./", ...small]);
+  };
+  event.waitUntil(keep());
 });
 
 self.addEventListener("activate", (/** @type {any} */ event) => {
