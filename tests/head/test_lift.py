@@ -86,3 +86,14 @@ GOLDEN_NORMALS = [
     "-0x1.0bec8eb952d57p-2",
 ]
 GOLDEN_DIGEST = "5a70d1c6c7be72040fc70d2ec36ae0c805aa0c58045c31853d9bd4606e7ee21c"
+
+
+@pytest.mark.parametrize("n_components", [None, 6])
+def test_steps_say_what_lift_computes_and_whether_it_is_ever_negative(n_components):
+    kernel_map, fused = KernelMap(4, n_components, seed=3), np.linspace(-1.0, 1.0, 20).reshape(5, 4)
+    compute = {"MatMul": np.matmul, "Relu": lambda rows: np.maximum(rows, 0.0)}
+    lifted = fused
+    for operator, constant in kernel_map.steps:
+        lifted = compute[operator](lifted, *(() if constant is None else (constant,)))
+    assert lifted == pytest.approx(kernel_map.lift(fused))
+    assert kernel_map.nonnegative == (lifted.min() >= 0.0)

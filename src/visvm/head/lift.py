@@ -126,6 +126,16 @@ class KernelMap:
         """Width of the lifted features."""
         return self.n_inputs if self.n_components is None else self.n_components
 
+    @property
+    def steps(self) -> tuple[tuple[str, Array | None], ...]:
+        """What ``lift`` computes, as operators of ONNX with the constant behind their input."""
+        return () if self.matrix is None else (("MatMul", self.matrix), ("Relu", None))
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no lifted feature is below zero."""
+        return self.matrix is not None
+
     def lift(self, fused: Array) -> Array:
         """Lift features, (n, d), to a new array of float64, (n, D)."""
         if self.matrix is None:

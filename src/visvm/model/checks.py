@@ -147,10 +147,10 @@ def _mean_square(sums: Statistics) -> float:
 
 
 def _are_of_features(head: Head) -> bool:
-    """Whether lifted features, none of which is below zero, can have these class sums."""
+    """Whether lifted features, which are never below zero for some maps, can have these sums."""
     class_sums = head.statistics.class_sums
     least = -_TOLERANCE * float(np.abs(class_sums).max())
-    return head.settled.lift.kernel_map.matrix is None or float(class_sums.min()) >= least
+    return not head.settled.lift.kernel_map.nonnegative or float(class_sums.min()) >= least
 
 
 def _is_scatter(head: Head) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -11,23 +10,18 @@ from visvm.head.head import Head
 from visvm.head.statistics import Statistics
 from visvm.model import changes
 from visvm.model.checks import check_sums
+from visvm.model.holder import ModelHolder
 from visvm.model.labels import Label, check_label, is_forgotten
 from visvm.model.results import SessionReport
 from visvm.model.sites import SiteStatistics, require_merged_sites, require_new_sites
 from visvm.model.state import EncoderId, Model
 
 
-class _Classifier(Protocol):
-    """What has a model, or None before the first session."""
-
-    model_: Model | None
-
-
-def site_of(other: _Classifier | SiteStatistics) -> SiteStatistics:
+def site_of(other: object) -> SiteStatistics:
     """Return the sums of a classifier, or sums as they are."""
     if isinstance(other, SiteStatistics):
         return other
-    if not hasattr(other, "model_"):
+    if not isinstance(other, ModelHolder):
         raise InputError(
             f"{other!r:.80} cannot be merged. Load it as an ImageClassifier or SiteStatistics, or "
             "use merge_files.",

@@ -43,9 +43,9 @@ def add_answers(
     names = [SCORES, PROBABILITIES, TOP]
     if teach:
         names.append(net.op("Identity", lifted, name=FUSED))
-    if lift.kernel_map.matrix is not None:
-        product = net.op("MatMul", lifted, net.constant(lift.kernel_map.matrix))
-        lifted = net.op("Relu", product)
+    for operator, constant in lift.kernel_map.steps:
+        beside = () if constant is None else (net.constant(constant),)
+        lifted = net.op(operator, lifted, *beside)
     shown = coefficients[:, model.answerable]
     product = net.op("MatMul", lifted, net.constant(shown[:-1]))
     scores = net.op("Add", product, net.constant(shown[-1]), name=SCORES)
