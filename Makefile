@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel release crash clean
+.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel release docs crash clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -67,6 +67,10 @@ release: .venv/dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt build
 	$(BIN)/python -m tests.release
 
+# The documentation, in site/: warnings are errors, and links between pages are checked. It needs no network once the default encoder is there.
+docs: .venv/dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 # Every command that writes, cut off at each of its file operations and run again (tests/crash).
 crash: .venv/dev
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.crash
@@ -75,7 +79,7 @@ screenshots: .venv/dev browser
 	$(BIN)/python -m tests.end_to_end.screenshots docs/screenshots
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # What a virtual environment holds is recorded by a file in it, so that a change of the requirements installs anew.
 .venv/core: pyproject.toml constraints.txt
