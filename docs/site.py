@@ -69,7 +69,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             address = posixpath.relpath(pages[target], posixpath.dirname(place) or ".")
         elif not before.startswith("!") and (ROOT / target).exists():
             kind = "tree" if (ROOT / target).is_dir() else "blob"
-            address = f"{config.repo_url}/{kind}/main/{target}"
+            address = f"{config.extra['repository']}/{kind}/main/{target}"
         return f"{before}{address}{anchor}"
 
     def prose(text: str) -> str:
@@ -88,6 +88,13 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         parts.append(code)
         end = fence.end()
     return "".join([*parts, prose(markdown[end:])])
+
+
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Take the part of the search that Material loads from elsewhere from the site itself."""
+    del config
+    script = posixpath.relpath("assets/iframe-worker.js", posixpath.dirname(page.url) or ".")
+    return output.replace("https://unpkg.com/iframe-worker/shim", script)
 
 
 _FLOW = (  # what is shown, what is kept of it
