@@ -80,7 +80,7 @@ def place(base, tmp_path, monkeypatch):
     shutil.copytree(base, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     patched.put_into_catalog(monkeypatch, tmp_path, **{"dinov2-s14": patched.model()})
-    monkeypatch.setattr("visvm.service.server.serve", lambda *given, **others: None)
+    monkeypatch.setattr("visvm.service.server.run_server", lambda *given, **others: None)
     return tmp_path / "here"
 
 

@@ -452,9 +452,9 @@ def test_missing_runs_are_those_without_all_rows(place, tmp_path):
         assert [run.method for run in missing_runs(group, results)] == ["vis"]
 
 
-def test_contributings_method_is_one_file_and_one_line(place, tmp_path, monkeypatch):
-    """The example of CONTRIBUTING.md, registered as it says, learns and gets its rows."""
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+def test_the_documentations_method_is_one_file_and_one_line(place, tmp_path, monkeypatch):
+    """The example of docs/research/methods.md, registered as it says, learns and gets its rows."""
+    text = (Path(__file__).parents[2] / "docs/research/methods.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     namespace = {}
     exec(compile(code, "class_medians.py", "exec"), namespace)
