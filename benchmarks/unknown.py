@@ -33,12 +33,18 @@ from visvm.encoders.encoder import Encoder
 from visvm.encoders.pipeline import encode_files
 from visvm.encoders.transform import Transform
 from visvm.head.calibration import inverse_temperature, log_likelihoods
-from visvm.head.familiarity import UNKNOWN, known_shares, spread_of, tallied
+from visvm.head.familiarity import (
+    UNKNOWN,
+    known_shares,
+    learned_spread,
+    strangeness,
+    tallied,
+    unlearned_strangeness,
+)
 from visvm.head.head import Head
 
 HERE = Path(__file__).parent
 WIDTH = 5000
-SVM_COST = 10.0
 MOST_FAR = 500
 FEW = 5  # photos a class in the second table
 DETECTORS = ("ours", "largest probability", "largest raw score", "energy", "nearest learned image")
@@ -92,25 +98,28 @@ class Detectors:
         unseen = self.head.leave_one_out_scores(X[chosen], y[chosen])
         targets = np.searchsorted(self.head.classes, y[chosen])
         sums, places = self.head.statistics, np.arange(len(self.head.classes))
-        shift = model.ridge_ / SVM_COST
-        spread = spread_of(sums, self.head.coefficients, shift, places)
-        fitted, counts = self.head.scores(X[chosen]), sums.class_counts
-        self.spread = spread
-        self.noted = tallied(spread.unlearned_distances(unseen, fitted, targets, counts))
+        back, counts = self.head.settled.lift.kernel_map.back, sums.class_counts
+        self.spread = learned_spread(sums, back, places)
+        parts = self.head.looks(X[chosen])[1][:, None], unseen, targets, counts
+        self.noted = tallied(unlearned_strangeness(self.spread, sums, *parts))
         self.beta = inverse_temperature(log_likelihoods(unseen, targets))
         self.unit = X / np.linalg.norm(X, axis=1, keepdims=True)
         self.accuracy = 0.0
 
     def known(self, X: np.ndarray) -> np.ndarray:
         """Return the share that ``Prediction.known`` is."""
-        distances = self.spread.distances(self.head.scores(X)).min(axis=1)
-        return known_shares(distances, self.noted)
+        return known_shares(self.strangeness(X), self.noted)
+
+    def strangeness(self, X: np.ndarray) -> np.ndarray:
+        """Return how far images are from all classes."""
+        scores, features = self.head.looks(X)
+        return strangeness(self.spread.squares(features), scores)
 
     def all(self, X: np.ndarray) -> dict[str, np.ndarray]:
         """Return what each detector says of the images, (n,)."""
         scores, unit = self.head.scores(X), X / np.linalg.norm(X, axis=1, keepdims=True)
         by: dict[str, Callable[[], np.ndarray]] = {
-            "ours": lambda: -self.spread.distances(scores).min(axis=1),
+            "ours": lambda: -self.strangeness(X),
             "largest probability": lambda: softmax(self.beta * scores, axis=1).max(axis=1),
             "largest raw score": lambda: scores.max(axis=1),
             "energy": lambda: logsumexp(self.beta * scores, axis=1),

@@ -114,6 +114,17 @@ def test_photos_with_long_names(visvm):
     assert sorted(names) == ["x" * 247 + " (2).png", long]
 
 
+@pytest.mark.parametrize(
+    "out", ["x" * 300, "/".join(["y" * 200] * 25), "/".join([*["y" * 200] * 20, "z" * 66])]
+)
+def test_a_path_that_is_too_long(visvm, out):
+    # a name, the folder, and only what would be in it
+    code, said, _ = visvm("sort", "m.visvm", "new", out, "--yes", "--json")
+    assert code == 2
+    assert json.loads(said)["error"]["code"] == "target-too-long"
+    assert not os.path.exists(out.split("/")[0])
+
+
 def test_a_folder_on_another_drive_is_not_inside(visvm, monkeypatch):
     def of_two_drives(paths):
         raise ValueError("Paths don't have the same drive")
@@ -199,6 +210,10 @@ def test_wrong_answers_are_named(visvm):
     )
     assert 0 < wrong["score"] <= 1
     assert isinstance(found["n_unknown"], int)
+    again = ("evaluate", "m.visvm", "test", "--html", "out.html", "--quiet")
+    said = visvm(*again)
+    assert (said[0], said.error_code) == (2, "file-exists")
+    assert visvm(*again, "--force")[0] == 0
     page = Path("out.html").read_text()
     assert page.count('src="data:image/jpeg;base64,') == 1
     assert "answer: " in page

@@ -5,26 +5,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests import reference
 from visvm import IncrementalLSSVC
 from visvm.head.familiarity import (
     DISTANCES,
-    MOST_CLASSES,
-    ScoreSpread,
     known_shares,
-    spread_of,
+    learned_spread,
+    smoothing,
+    strangeness,
     tallied,
+    unlearned_strangeness,
 )
-
-
-def brute_spread(phi, y, ridge, svm_cost):
-    """Mean scores of every class, and the scatter within classes, image by image."""
-    classes = sorted(set(y.tolist()))
-    weights = reference.coefficients(phi, reference.signs(y, classes), ridge, svm_cost)
-    scores = reference.augmented(phi) @ weights
-    centres = np.array([scores[y == label].mean(axis=0) for label in classes])
-    rest = scores - centres[np.searchsorted(classes, y)]
-    return centres, rest.T @ rest / max(len(y) - len(classes), 1), scores
 
 
 def drawn(seed, n, n_classes, d):
@@ -33,69 +23,121 @@ def drawn(seed, n, n_classes, d):
     return generator.normal(size=(len(y), d)) + 2 * generator.normal(size=(n_classes, d))[y], y
 
 
+def spread_of(head, chosen=None):
+    places = np.arange(len(head.classes)) if chosen is None else chosen
+    return learned_spread(head.statistics, head.settled.lift.kernel_map.back, places)
+
+
+def recovered(head, X):
+    """Features from lifted ones, by R alone."""
+    matrix = head.settled.lift.kernel_map.matrix
+    if matrix is None:
+        return X
+    return np.maximum(X @ matrix, 0.0) @ matrix.T * (2.0 * X.shape[1] / matrix.shape[1])
+
+
+def squares(asked, features, y, classes):
+    """Squared distances of features from classes, image by image."""
+    centres = np.array([features[y == label].mean(axis=0) for label in classes])
+    rest = features - centres[np.searchsorted(classes, y)]
+    within = rest.T @ rest / max(len(y) - len(classes), 1)
+    d = len(within)
+    inverse = np.linalg.inv(0.3 * within + 0.7 * np.trace(within) / d * np.eye(d))
+    away = asked[:, None] - centres
+    return np.einsum("ncd,de,nce->nc", away, inverse, away) / d
+
+
 @settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(3, 40),
     n_classes=st.integers(1, 5),
     width=st.none() | st.integers(3, 20) | st.integers(100, 120),
-    ridge=st.floats(0, 3).map(lambda power: 10.0**power),
 )
-def test_the_spread_is_that_of_the_learned_images(seed, n, n_classes, width, ridge):
+def test_the_spread_is_that_of_the_learned_images(seed, n, n_classes, width):
     X, y = drawn(seed, n, n_classes, d=4)
-    head = IncrementalLSSVC(n_components=width, ridge=ridge).fit(X, y).head_
-    chosen = np.arange(n_classes)
-    spread = spread_of(head.statistics, head.coefficients, ridge / 10, chosen)
-    centres, within, scores = brute_spread(head.settled.lift(X), y, ridge, 10.0)
-    assert spread.centres == pytest.approx(centres, abs=1e-7)
-    metric = 0.5 * within + 0.5 * np.trace(within) / n_classes * np.eye(n_classes)
-    inverse, asked = np.linalg.inv(metric), scores + 0.3
-    away = asked[:, None] - centres
-    slow = np.sqrt(np.einsum("ncd,de,nce->nc", away, inverse, away) / n_classes)
-    assert spread.distances(asked) == pytest.approx(slow, rel=1e-4, abs=1e-4)
+    head = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y).head_
+    asked, features = recovered(head, X) + 0.3, recovered(head, X)
+    slow = squares(asked, features, y, sorted(set(y.tolist())))
+    assert spread_of(head).squares(asked) == pytest.approx(slow, rel=1e-6, abs=1e-6)
+    assert head.looks(X)[1] == pytest.approx(features)
+    assert head.looks(X)[0] == pytest.approx(head.scores(X))
 
 
-def test_an_image_left_out_is_not_in_the_centre_of_its_class():
+def test_a_wide_map_gives_the_features_back():
     X, y = drawn(0, 30, 3, d=4)
-    head = IncrementalLSSVC(n_components=None, ridge=10.0).fit(X, y).head_
-    spread = spread_of(head.statistics, head.coefficients, 1.0, np.arange(3))
-    fitted, unseen = head.scores(X), head.leave_one_out_scores(X, y)
+    errors = []
+    for width in (100, 10_000):
+        head = IncrementalLSSVC(n_components=width, ridge=1.0).fit(X, y).head_
+        errors.append(np.linalg.norm(head.looks(X)[1] - X) / np.linalg.norm(X))
+    assert errors[1] < 0.04 < 0.1 < errors[0] < 0.5
+
+
+@pytest.mark.parametrize("width", [None, 50])
+def test_an_image_left_out_is_in_neither_mean_nor_scatter(width):
+    X, y = drawn(0, 30, 3, d=4)
+    head = IncrementalLSSVC(n_components=width, ridge=10.0).fit(X, y).head_
+    features, unseen = recovered(head, X), head.leave_one_out_scores(X, y)
     counts = head.statistics.class_counts
-    found = spread.unlearned_distances(unseen, fitted, y, counts)
+    parts = spread_of(head), head.statistics, features[:, None], unseen, y, counts
+    found = unlearned_strangeness(*parts)
     for place in range(len(y)):
-        centres = spread.centres.copy()
-        others = (y == y[place]) & (np.arange(len(y)) != place)
-        centres[y[place]] = fitted[others].mean(axis=0)
-        slow = ScoreSpread(centres, spread.root).distances(unseen[[place]]).min()
-        assert found[place] == pytest.approx(slow, abs=1e-9)
+        left = np.arange(len(y)) != place
+        # the share of the scatter stays that of all images, and so does its trace
+        centres = np.array([features[left & (y == label)].mean(axis=0) for label in range(3)])
+        every = np.array([features[y == label].mean(axis=0) for label in range(3)])
+        rest, whole = features[left] - centres[y[left]], features - every[y]
+        n = len(y) - 3
+        level = 0.7 * np.trace(whole.T @ whole) / n / 4
+        inverse = np.linalg.inv(0.3 * rest.T @ rest / n + level * np.eye(4))
+        away = features[place] - centres
+        near = np.einsum("cd,de,ce->c", away, inverse, away).min() / 4
+        wanted = np.sqrt(near * np.exp(-min(unseen[place].max(), 2.0)))
+        assert found[place] == pytest.approx(wanted, rel=1e-6)
 
 
-def test_an_image_that_is_alone_in_its_class_leaves_it_as_it_is():
-    spread = ScoreSpread(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.eye(2))
-    fitted = np.array([[1.0, -1.0]])
-    distances = spread.unlearned_distances(
-        np.array([[0.0, 0.0]]), fitted, np.array([0]), np.array([1.0, 3.0])
-    )
-    assert distances == pytest.approx([1.0])
+def test_views_are_left_out_together():
+    X, y = drawn(1, 20, 2, d=3)
+    head = IncrementalLSSVC(n_components=None, ridge=10.0).fit(X, y).head_
+    sums, spread, unseen = head.statistics, spread_of(head), np.zeros((len(y), 2))
+    views = np.stack([X + 0.5, X - 0.5], axis=1)  # whose mean is what was learned
+    counts = sums.class_counts
+    found = unlearned_strangeness(spread, sums, views, unseen, y, counts)
+    part = 0.3 / (len(y) - 2)
+    wanted = spread.unlearned_squares(X + 0.5, X, y, counts, part).min(axis=1)
+    assert found == pytest.approx(np.sqrt(wanted))
 
 
-def test_too_many_classes_or_none_have_no_spread():
+def test_the_only_image_of_a_class_tells_nothing():
+    X, y = np.array([[0.0], [1.0], [9.0]]), np.array([0, 0, 1])
+    head = IncrementalLSSVC(n_components=None, ridge=1.0).fit(X, y).head_
+    parts = X[:, None], np.zeros((3, 2)), y, head.statistics.class_counts
+    assert len(unlearned_strangeness(spread_of(head), head.statistics, *parts)) == 2
+
+
+def test_a_high_score_makes_an_image_more_familiar():
+    near, scores = np.array([[4.0, 9.0]]), np.array([[0.0, 1.0]])
+    assert strangeness(near, 0.0 * scores) == pytest.approx([2.0])
+    assert strangeness(near, scores) == pytest.approx([2.0 * np.exp(-0.5)])
+    assert strangeness(near, 1e9 * scores) == pytest.approx([2.0 / np.e])
+
+
+def test_no_class_has_no_spread():
     head = IncrementalLSSVC(n_components=None, ridge=1.0).fit(*drawn(0, 9, 2, d=2)).head_
-    for n in (0, MOST_CLASSES + 1):
-        chosen = np.zeros(n, dtype=np.intp)
-        assert spread_of(head.statistics, head.coefficients, 0.1, chosen) is None
+    assert spread_of(head, np.zeros(0, dtype=np.intp)) is None
+    assert len(spread_of(head, np.array([1])).centres) == 1
 
 
-def test_classes_in_another_order():
-    spread = spread_of_stream()
-    order, scores = np.array([2, 0, 1]), np.random.default_rng(1).normal(size=(5, 3))
-    moved = spread.reordered(order).distances(scores[:, order])
-    assert moved == pytest.approx(spread.distances(scores)[:, order])
-
-
-def spread_of_stream():
-    head = IncrementalLSSVC(n_components=20, ridge=10.0).fit(*drawn(3, 30, 3, d=4)).head_
-    return spread_of(head.statistics, head.coefficients, 1.0, np.arange(3))
+def test_a_dense_scatter_is_the_same_also_while_its_factor_is_held():
+    X, y = drawn(2, 60, 3, d=4)
+    head = IncrementalLSSVC(n_components=12, ridge=1.0).fit(X, y).head_
+    wanted = spread_of(head).root
+    with head.factor_kept():
+        held = head.solved()
+        assert spread_of(held).root == pytest.approx(wanted)
+    assert squares(recovered(head, X), recovered(head, X), y, [0, 1, 2]) == pytest.approx(
+        spread_of(head).squares(recovered(head, X)), abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("labels", [[0] * 6, [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]])
@@ -104,12 +146,12 @@ def test_images_without_any_scatter_have_finite_distances(labels, ridge):
     y, same = np.array(labels), np.tile([[1.0, 2.0]], (6, 1))
     for X in (same, np.zeros((6, 2)), np.arange(12.0).reshape(6, 2)):
         head = IncrementalLSSVC(n_components=30, ridge=ridge).fit(X, y).head_
-        places = np.arange(len(head.classes))
-        spread = spread_of(head.statistics, head.coefficients, ridge / 10, places)
-        unseen, counts = head.leave_one_out_scores(X, y), head.statistics.class_counts
-        distances = spread.unlearned_distances(unseen, head.scores(X), y, counts)
-        assert np.isfinite(spread.distances(head.scores(X + 1.0))).all()
-        assert tallied(distances).sum() == len(X)
+        spread, sums = spread_of(head), head.statistics
+        unseen, features = head.leave_one_out_scores(X, y), recovered(head, X)
+        parts = features[:, None], unseen, y, sums.class_counts
+        distances = unlearned_strangeness(spread, sums, *parts)
+        assert np.isfinite(spread.squares(features + 1.0)).all()
+        assert tallied(distances).sum() == (0 if len(set(labels)) == 6 else 6)
 
 
 # Shares
@@ -127,6 +169,16 @@ def test_shares_are_those_of_the_images_further_away():
     assert known_shares(asked, tallied(distances)) == pytest.approx(slow, abs=0.02)
 
 
+def test_smoothing_keeps_mean_and_deviation():
+    for n in (10, 300):
+        logs = np.random.default_rng(n).normal(0.3, 0.5, size=n)
+        weights, places, width = smoothing(tallied(np.exp(logs)))
+        mean = weights @ places / n
+        spread = np.sqrt(weights @ np.square(places - mean) / n + width**2)
+        assert mean == pytest.approx(logs.mean(), abs=0.02)
+        assert spread == pytest.approx(logs.std(), abs=0.03)
+
+
 def test_shares_of_nothing_are_none():
     assert known_shares(np.ones(2), np.zeros(len(DISTANCES))) is None
 
@@ -141,9 +193,9 @@ def test_shares_fall_with_the_distance_and_stay_between_0_and_1(distances):
     assert shares[-1] == pytest.approx(0.0, abs=0.01)
 
 
-@pytest.mark.parametrize(("n_classes", "n"), [(1, 12), (2, 12), (8, 20), (30, 8)])
+@pytest.mark.parametrize(("n_classes", "n"), [(1, 12), (2, 12), (2, 5), (8, 20), (30, 8)])
 def test_strangers_are_refused_and_known_images_as_often_as_said(n_classes, n):
-    known, strange = [], []
+    known, strange, far = [], [], []
     for seed in range(12):
         generator = np.random.default_rng(seed)
         centres = 1.5 * generator.normal(size=(n_classes + 5, 20))
@@ -154,15 +206,17 @@ def test_strangers_are_refused_and_known_images_as_often_as_said(n_classes, n):
 
         X = images(y)
         head = IncrementalLSSVC(n_components=300, ridge=30.0).fit(X, y).head_
-        spread = spread_of(head.statistics, head.coefficients, 3.0, np.arange(n_classes))
-        unseen = head.leave_one_out_scores(X, y), head.scores(X), y, head.statistics.class_counts
-        sums = tallied(spread.unlearned_distances(*unseen))
+        spread, sums = spread_of(head), head.statistics
+        unseen = head.leave_one_out_scores(X, y), y, sums.class_counts
+        seen = tallied(unlearned_strangeness(spread, sums, recovered(head, X)[:, None], *unseen))
 
-        def share(labels, head=head, spread=spread, sums=sums, images=images):
-            nearest = spread.distances(head.scores(images(labels))).min(axis=1)
-            return (known_shares(nearest, sums) < 0.05).mean()
+        def share(asked, head=head, spread=spread, seen=seen):
+            scores, features = head.looks(asked)
+            return (known_shares(strangeness(spread.squares(features), scores), seen) < 0.05).mean()
 
-        known.append(share(np.arange(200) % n_classes))
-        strange.append(share(n_classes + np.arange(200) % 5))
+        known.append(share(images(np.arange(200) % n_classes)))
+        strange.append(share(images(n_classes + np.arange(200) % 5)))
+        far.append(share(10.0 * generator.normal(size=(100, 20))))
     assert np.mean(known) < 0.1
     assert np.mean(strange) > 0.8
+    assert np.mean(far) > 0.99

@@ -1,5 +1,8 @@
 """What a check of labelled photos finds, on pictures with planted faults."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,6 +12,7 @@ from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.encoders.loading import load_encoder
 from visvm.errors import InputError, ModelFileError
+from visvm.learning.findings import sentences
 
 OPTIONS = {"n_components": 60, "cache": False, "ridge": 1.0, "layers": (1, 3)}
 
@@ -103,7 +107,7 @@ def test_a_model_judges_by_all_classes_it_knows(photos, encoder, tmp_path):
     (new / "blue" / "1-0.png").rename(new / "yellow" / "blue.png")
     (new / "yellow" / "red.png").write_bytes((photos / "red" / "0-0.png").read_bytes())
     check = model.check(new)
-    assert {(each.label, each.suggested) for each in check.wrong} == {
+    assert {(each.label, each.suggested) for each in check.mislabelled} == {
         ("yellow", "blue"),
         ("yellow", "red"),
     }
@@ -116,7 +120,29 @@ def test_photos_learned_already_are_left_out_in_turn(photos, encoder):
     model.learn(photos)
     assert names(model.check(photos).wrong) == [["green", "wrong.png"]]
     model.learn(photos)  # now both copies say that it is green, and only one is left out
-    assert names(model.check(photos).wrong) == []
+    assert names(model.check(photos).wrong) == [["green", "wrong.png"]]
+
+
+def test_copies_of_photos_learned_already_are_known_by_the_sums(photos, encoder, tmp_path):
+    model = ImageClassifier(encoder, **OPTIONS)
+    model.learn(photos)
+    before = model.check(photos)
+    copies = Path(shutil.copytree(photos, tmp_path / "copies"))
+    (copies / "red" / "0-3.png").unlink()
+    tiny.write_photos(copies, ("red",), n=2, seed=9)
+    check = model.check(copies)
+    assert (before.n_learned, check.n_learned) == (before.n, before.n - 1)
+    assert f"{check.n_learned} photos were learned by the model already." in sentences(check)
+
+
+def test_copies_do_not_confirm_their_own_label(photos, encoder, tmp_path):
+    (photos / "red" / "0-3.png").rename(photos / "green" / "wrong.png")
+    model = ImageClassifier(encoder, **OPTIONS)
+    model.learn(photos)
+    found = model.check(Path(shutil.copytree(photos, tmp_path / "copies"))).mislabelled
+    assert [each.confidence for each in found] == pytest.approx(
+        [each.confidence for each in model.check(photos).mislabelled]
+    )
 
 
 def test_photos_whose_class_was_renamed_meanwhile_are_checked(photos, encoder):

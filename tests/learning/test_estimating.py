@@ -1,7 +1,9 @@
 """The accuracy that learning estimates, against models that have never learned the photo."""
 
 import copy
+import shutil
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +94,18 @@ def test_doubtful_photos_and_copies_are_counted(place, encoder, tmp_path):
     estimate = made(encoder, "thin").learn(photos).estimate
     assert (estimate.n_wrong, estimate.n_again) == (1, 1)
     assert "1 of 91 photos looks mislabelled and 1 is there twice" in estimate_notes(estimate)[-1]
+
+
+def test_photos_learned_before_are_counted(place, encoder, tmp_path, monkeypatch):
+    model = made(encoder, "thin")
+    assert model.learn(place / "first").estimate.n_learned == 0
+    copies = Path(shutil.copytree(place / "first", tmp_path / "copies"))
+    tiny.write_photos(copies, ("red",), n=2, seed=77)
+    estimate = copy.deepcopy(model).learn(copies).estimate
+    assert 0 < estimate.n_learned == estimate.n - 2
+    assert "learned before" in estimate_notes(estimate)[-1]
+    monkeypatch.setattr(session, "_is_cheap", lambda _: False)  # of larger sums it would cost much
+    assert model.learn(copies).estimate.n_learned == 0
 
 
 def test_counting_copies_reads_no_file_of_a_size_of_its_own(tmp_path, monkeypatch):

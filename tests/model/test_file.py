@@ -187,7 +187,7 @@ def test_for_prediction_the_sums_are_not_read(model, path, monkeypatch):
         "coefficients",
         "calibration",
         "known.centres",
-        "known.distances",
+        "known.tally",
         "known.root",
     }
     assert (light.head.sums, light.sums_on_disk, light.kind) == (None, True, "predictor")

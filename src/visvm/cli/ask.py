@@ -205,6 +205,7 @@ def evaluate(
     plot: Confusions = None,
     wrong: Wrong = False,
     html: Html = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the page if it exists.")] = False,
     nested: Nested = None,
     skip_unreadable: SkipUnreadable = False,
     views: Views = "one",
@@ -224,7 +225,7 @@ def evaluate(
         from visvm.cli.figures import check_figure_name, draw_evaluation
 
         check_figure_name(plot)
-    require_page(html)
+    require_page(html, force)
     classifier = ImageClassifier.load(
         model, encoder=encoder, cache=not no_cache, for_prediction=True
     )

@@ -71,10 +71,10 @@ def check(
     from visvm.learning.fixes import write_fix_list
     from visvm.learning.labelled import read_labelled
 
-    require_page(html)
+    require_page(html, force)
+    if fix_list is not None:
+        require_absent(fix_list, force)
     written = [out for out in (html, fix_list) if out is not None]
-    for out in written:
-        require_absent(out, force)
     if model is None:
         given: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
         classifier = ImageClassifier(**given, cache=not no_cache)

@@ -295,11 +295,14 @@ def require_new(output: Path, force: bool) -> None:
     require_absent(output, force)
 
 
-def require_page(output: Path | None) -> None:
-    """Refuse to write a page to what is called a model, a photo or anything else."""
-    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+def require_page(output: Path | None, force: bool) -> None:
+    """Refuse to write a page to what is called a model or a photo, or to replace one unasked."""
+    if output is None:
+        return
+    if output.suffix.lower() not in (".html", ".htm"):
         advice = f"{shown(output)} would be a page. Call it {shown(output.stem)}.html."
         raise InputError(advice, code="ending-other")
+    require_absent(output, force)
 
 
 def can_draw() -> bool:

@@ -151,7 +151,7 @@ def _check_output(folder: Path, output: Path) -> None:
             "Choose a folder elsewhere.",
             code="output-in-input",
         )
-    if output.exists() and not output.is_dir():
+    if _exists(output) and not output.is_dir():
         raise InputError(f"{output} is a file. Choose a folder.", code="output-is-file")
 
 

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from visvm.head.calibration import log_likelihoods, probabilities
+from visvm.head.nearness import spread_of
 from visvm.head.products import Array, Indices
 
 # Of nearly the same picture are features about their mean whose cosine is so large, and which are
@@ -96,9 +96,7 @@ def unlearned_affinities(
     """Return how close samples are to every class, (n, C), each as if it had not been learned.
 
     That is minus the squared distance from the mean of the class, in the metric of the scatter
-    within classes: linear discriminant analysis. A sample is taken out of the mean of its class and
-    out of the scatter, in closed form; with r its difference from the mean of k samples, the
-    scatter loses k/(k-1)·rrᵀ.
+    within classes (``nearness.py``).
 
     Parameters
     ----------
@@ -109,30 +107,42 @@ def unlearned_affinities(
         Which of them count; every class has some.
     """
     X, own = features.astype(np.float64), targets[learned]
-    counts = np.bincount(own)
+    counts = np.bincount(own).astype(np.float64)
     means = np.zeros((len(counts), X.shape[1]))
     np.add.at(means, own, X[learned])
     means /= counts[:, None]
     away = X[learned] - means[own]
-    part = (1.0 - _SHRINKAGE) / max(len(away) - len(counts), 1)
-    scatter = part * (away.T @ away)
-    scatter[np.diag_indices(len(scatter))] += max(
-        _SHRINKAGE / (1.0 - _SHRINKAGE) * float(scatter.trace()) / len(scatter), _LEAST_SCATTER
-    )
-    root = cholesky(scatter, lower=True)
-    inside, centres = (solve_triangular(root, each.T, lower=True).T for each in (X, means))
-    squares = np.square(inside).sum(axis=1)[:, None] + np.square(centres).sum(axis=1)
-    squares -= 2.0 * (inside @ centres.T)
-    rows = np.flatnonzero(learned & (counts[targets] > 1))
-    columns, k = targets[rows], counts[targets[rows]]
-    more = k / (k - 1.0)
-    own_away = inside[rows] - centres[columns]
-    size = np.square(own_away).sum(axis=1)
-    along = (inside[rows] * own_away).sum(axis=1)[:, None] - own_away @ centres.T
-    squares[rows, columns], along[np.arange(len(rows)), columns] = more**2 * size, more * size
-    lost = part * more / np.maximum(1.0 - part * more * size, 1e-9)
-    squares[rows] += lost[:, None] * np.square(along)
-    usual = float(squares[np.flatnonzero(learned), own].mean())
+    return affinities(X, X, targets, learned, (means, away.T @ away, counts))
+
+
+def affinities(
+    features: Array,
+    own: Array,
+    targets: Indices,
+    learned: NDArray[np.bool_],
+    moments: tuple[Array, Array, Array],
+) -> Array:
+    """Return ``unlearned_affinities`` by what is known of classes.
+
+    Parameters
+    ----------
+    features : array of shape (n, d)
+    own : array of shape (n, d)
+        What of each is in the means: of several views their mean.
+    targets : array of shape (n,)
+    learned : array of shape (n,)
+        Which of them are in the means and the scatter.
+    moments : arrays of shape (C, d), (d, d) and (C,)
+        Means of the classes, the scatter within them, and their numbers of samples.
+    """
+    means, scatter, counts = moments
+    within = max(float(counts.sum()) - len(counts), 1.0)
+    spread = spread_of(means, scatter, within, _SHRINKAGE)
+    squares = spread.squares(features)
+    rows, columns = np.flatnonzero(learned), targets[learned]
+    part = (1.0 - _SHRINKAGE) / within
+    squares[rows] = spread.unlearned_squares(features[rows], own[rows], columns, counts, part)
+    usual = float(squares[rows, columns].mean()) if len(rows) else 1.0
     return np.asarray(-_UNIT * squares / max(usual, _LEAST_SCATTER))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from visvm.errors import InputError
@@ -18,11 +19,13 @@ from visvm.head.checks import Labels, check_one_kind, suggestion
 from visvm.head.evidence import ridge_by_evidence
 from visvm.head.lift import Features
 from visvm.head.products import Array, product
-from visvm.head.scatter import DenseScatter
+from visvm.head.scatter import DenseScatter, ThinScatter
 from visvm.head.selection import RidgeBasis
 from visvm.head.settle import HeadOptions, Settled
 from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
+
+_HELD = 1e-7  # of the samples' own scatter: what is further from their span was not learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +222,42 @@ class Head:
     def scores(self, X: Features) -> Array:
         """Return the scores, (n, C), of layer features, (n, n_inputs)."""
         return scores_of(X, self.settled.lift, self._coefficients())
+
+    def looks(self, X: Features) -> tuple[Array, Array]:
+        """Return the scores, (n, C), and the features again from φ (``KernelMap.back``), (n, d)."""
+        weights, lift = self._coefficients(), self.settled.lift
+        back = lift.kernel_map.back
+        scores = np.empty((len(X), weights.shape[1]))
+        features = np.empty((len(X), back.shape[1]))
+        for rows in memory.chunks(len(X), lift.width):
+            lifted = lift(X[rows])
+            scores[rows] = product(lifted, weights[:-1]) + weights[-1]
+            features[rows] = product(lifted, back)
+        return scores, features
+
+    def recovered(self, X: Features) -> Array:
+        """Return the features again from φ, (n, d), of layer features, (n, n_inputs)."""
+        back = self.settled.lift.kernel_map.back
+        return scores_of(X, self.settled.lift, np.vstack([back, np.zeros(back.shape[1])]))
+
+    def holds(self, X: Features) -> NDArray[np.bool_] | None:
+        """Return which samples, (n, n_inputs), are in the sums, to rounding, (n,).
+
+        What is in them is in the span of the factor. None where there is no factor any more: among
+        more samples than D, any could be.
+        """
+        if not isinstance(self.statistics.scatter, ThinScatter):
+            return None
+        sums = self.statistics.copy()  # whose factor is not that of λ
+        if not sums.scatter.n_rows:
+            return np.zeros(len(X), dtype=bool)
+        shift = _HELD * sums.scatter.trace() / sums.n_samples
+        found = np.zeros(len(X), dtype=bool)
+        for rows in memory.chunks(len(X), self.settled.lift.width):
+            follows = leverage(sums, self.settled.lift(X[rows])[:, None], shift, 1.0)
+            # of what is learned at most 1; of all else what is outside, over the shift
+            found[rows] = follows[:, 0, 0] < 1.5
+        return found
 
     def leave_one_out_scores(self, X: Features, labels: Labels) -> Array:
         """Return the scores, (n, C), that learned samples would get from a head without them.

@@ -144,6 +144,21 @@ class KernelMap:
         return np.maximum(lifted, 0.0, out=lifted)
 
     @property
+    def back(self) -> Array:
+        """What lifted features, (n, D), times it are nearly the features again, (D, d).
+
+        As E[relu(uR)Rᵀ] = u·D/2d, the error falls with D as √(d/D) does.
+        """
+        if self.matrix is None:
+            return np.eye(self.n_inputs)
+        return self.matrix.T * self.back_scale
+
+    @property
+    def back_scale(self) -> float:
+        """What ``back`` is, over Rᵀ."""
+        return 2.0 * self.n_inputs / self.width
+
+    @property
     def entry(self) -> MapEntry:
         """What a file keeps of the map, which is drawn again from it."""
         return {"seed": self.seed, "digest": self.digest}

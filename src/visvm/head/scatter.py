@@ -25,7 +25,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, eigh, qr
+from scipy.linalg import LinAlgError, blas, eigh, qr
 
 from visvm.errors import NeverLearnedError
 from visvm.head.products import (
@@ -150,6 +150,12 @@ class DenseScatter:
     def trace(self) -> float:
         """Return the sum of the eigenvalues."""
         return float(self._diagonal.sum())
+
+    def along(self, axes: Array) -> Array:
+        """Return axesᵀ @ scatter @ axes, (k, k), for axes of shape (D, k)."""
+        half = blas.dsymm(1.0, self._matrix, axes, lower=1)
+        half += (self._diagonal - self._matrix.diagonal())[:, None] * axes  # a factor's are there
+        return product(axes.T, half)
 
     def to_matrix(self) -> Array:
         """Return the whole symmetric matrix, (D, D), as a new array."""
@@ -357,6 +363,11 @@ class ThinScatter:
     def trace(self) -> float:
         """Return the sum of the eigenvalues."""
         return float(sum(np.vdot(block, block) for block in self.blocks))
+
+    def along(self, axes: Array) -> Array:
+        """Return axesᵀ @ scatter @ axes, (k, k), for axes of shape (D, k)."""
+        half = self.times(axes)
+        return product(half.T, half)
 
     def to_matrix(self) -> Array:
         """Return the whole symmetric matrix, (D, D), as a new array."""

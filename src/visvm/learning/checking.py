@@ -20,9 +20,16 @@ from visvm.encoders.pipeline import encode_files
 from visvm.encoders.sources import Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.head.checks import Labels
-from visvm.head.doubts import Likeness, doubts_of, far_off, likeness_of, unlearned_affinities
-from visvm.head.head import Head, as_rows
-from visvm.head.memory import chunk_rows
+from visvm.head.doubts import (
+    Likeness,
+    affinities,
+    doubts_of,
+    far_off,
+    likeness_of,
+    unlearned_affinities,
+)
+from visvm.head.head import as_rows
+from visvm.head.nearness import moments_of
 from visvm.head.products import Array, Indices
 from visvm.learning.findings import (
     FEW,
@@ -40,8 +47,6 @@ from visvm.model.state import Model
 from visvm.progress import Progress
 
 Bools = NDArray[np.bool_]
-
-_CHUNKS = 3  # of lifted rows at a time: where sums are dense, each time costs a factorisation
 
 
 def check_labelled(
@@ -75,15 +80,16 @@ def check_labelled(
         for place, each in zip(missing, encoded.unreadable, strict=True)
     ]
     photos = [named[place] for place in encoded.places]
-    found = _Found(given, photos, encoded.features, encoder.layer_dims[-1])
+    found = _Found(given, photos, encoded.features, encoder.layer_dims[-1], model)
     check = Check(
         n=len(named),
         n_classes=len(set(given.labels)),
-        mislabelled=found.mislabelled(model),
+        mislabelled=found.mislabelled(),
         duplicates=found.duplicates(),
         unlike=found.unlike(),
         unreadable=tuple(unreadable),
-        few=_few(given, photos, model),
+        few=found.few(),
+        n_learned=int(found.held.sum()),
     )
     progress("checking", 1, 1)
     return check
@@ -91,18 +97,6 @@ def check_labelled(
 
 def _photo(given: Labelled, place: int) -> Photo:
     return Photo(place, given.name_of(place), given.labels[place])
-
-
-def _few(given: Labelled, photos: list[Photo], model: Model | None) -> tuple[FewPhotos, ...]:
-    """Return the classes given of which few photos are known, once these are learned."""
-    counts = Counter(photo.label for photo in photos)
-    if model is not None and given.key not in model.learned:
-        counts.update(model.counts)
-    return tuple(
-        FewPhotos(label, counts[label])
-        for label in sorted(set(given.labels))
-        if counts[label] < FEW
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +107,7 @@ class _Found:
     photos: list[Photo]
     features: LayerFeatures
     width: int  # of the last block
+    model: Model | None
 
     @cached_property
     def labels(self) -> Labels:
@@ -125,6 +120,20 @@ class _Found:
         return self.features[:, 0, -self.width :]
 
     @cached_property
+    def held(self) -> Bools:
+        """Which of them the model has learned already, as far as it can tell, (n,)."""
+        if self.model is None or not self.photos:
+            return np.zeros(len(self.photos), dtype=bool)
+        held = None
+        if self.given.key in self.model.learned:
+            held = np.ones(len(self.photos), dtype=bool)
+        else:
+            held = self.model.head.holds(self.features[:, 0])
+        # under its own label, as far as that is a class: it may have another name by now
+        known = np.isin(self.labels, self.model.head.classes)
+        return known & (False if held is None else held)
+
+    @cached_property
     def same(self) -> list[list[int]]:
         """Groups of photos with the same content."""
         return same_contents([self.given.sources[photo.place] for photo in self.photos])
@@ -133,6 +142,18 @@ class _Found:
     def likeness(self) -> Likeness:
         """How they resemble one another."""
         return likeness_of(self.final, np.unique(self.labels, return_inverse=True)[1])
+
+    def few(self) -> tuple[FewPhotos, ...]:
+        """Return the classes given of which few photos are known, once these are learned."""
+        new = [photo.label for photo, held in zip(self.photos, self.held, strict=True) if not held]
+        counts = Counter(new)
+        if self.model is not None:
+            counts.update(self.model.counts)
+        return tuple(
+            FewPhotos(label, counts[label])
+            for label in sorted(set(self.given.labels))
+            if counts[label] < FEW
+        )
 
     def duplicates(self) -> tuple[Alike, ...]:
         """Return the groups of the same content, then those of nearly the same picture."""
@@ -146,30 +167,31 @@ class _Found:
     def _alike(self, group: list[int], *, exact: bool) -> Alike:
         return Alike(tuple(self.photos[each] for each in group), exact)
 
-    def mislabelled(self, model: Model | None) -> tuple[Mislabelled, ...]:
+    def mislabelled(self) -> tuple[Mislabelled, ...]:
         """Return the photos whose label loses, the surest first."""
         if not self.photos:
             return ()
+        model = self.model
         learned, stands = self._once()
         if model is None:
             names, counts = np.unique(self.labels[learned], return_counts=True)
             targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
             scores = unlearned_affinities(self.final, targets, learned)
-            return self._losing(scores[stands], targets, learned[stands], names, counts, 0.0)
-        head, new = model.head, learned
-        if self.given.key in model.learned:
-            learned, stands = np.ones_like(learned), np.arange(len(learned))
-            new = ~np.isin(self.labels, head.classes)  # the class has another name by now
+            return self._losing(scores[stands], targets, learned[stands], names, counts)
+        head, new = model.head, learned & ~self.held
+        learned = learned | self.held
+        stands = np.where(self.held, np.arange(len(stands)), stands)
         if new.any():
-            head = head.learned(*as_rows(self.features[new], self.labels[new])).solved()
+            head = head.learned(*as_rows(self.features[new], self.labels[new]))
         chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
         names, held = head.classes[chosen], head.statistics.class_counts[chosen]
-        scores = head.scores(self.features[:, 0])[:, chosen]
-        unlearned = unlearned_scores(head, self.features[learned], self.labels[learned])
-        scores[learned] = unlearned[:, chosen]
+        means, scatter = moments_of(head.statistics, head.settled.lift.kernel_map.back)
         targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
-        measured = model.calibration.likelihoods
-        return self._losing(scores[stands], targets, learned[stands], names, held, measured)
+        n, n_views, width = self.features.shape
+        views = head.recovered(self.features.reshape(-1, width)).reshape(n, n_views, -1)
+        moments = means[chosen], scatter, held
+        scores = affinities(views[:, 0], views.mean(axis=1), targets, learned, moments)
+        return self._losing(scores[stands], targets, learned[stands], names, held)
 
     def _once(self) -> tuple[Bools, Indices]:
         """Return which photos to learn, and whose score each gets: both (n,).
@@ -193,13 +215,12 @@ class _Found:
         learned: Bools,
         names: Labels,
         counts: NDArray[Any],
-        measured: Array | float,
     ) -> tuple[Mislabelled, ...]:
         """Return the photos whose label loses by scores as if unlearned, (n, C), of `names`."""
         # without the others, their class is unknown
         alone = (names[targets] != self.labels) | (learned & (counts[targets] < 2))
         places = np.flatnonzero(~alone)
-        doubts = doubts_of(scores[places], targets[places], measured)
+        doubts = doubts_of(scores[places], targets[places])
         loses = np.flatnonzero(doubts.loses)
         order = loses[np.argsort(-doubts.confidence[loses], kind="stable")]
         return tuple(
@@ -255,10 +276,3 @@ def photo_digest(source: Source) -> bytes | None:
         return hashlib.sha256(content_of(source)).digest()
     except OSError:
         return None
-
-
-def unlearned_scores(head: Head, rows: LayerFeatures, labels: Labels) -> Array:
-    """Return scores as if unlearned, (n, C), of samples, (n, V, width), that were learned."""
-    size = max(1, _CHUNKS * chunk_rows(head.settled.lift.width) // rows.shape[1])
-    pieces = [slice(begin, begin + size) for begin in range(0, len(rows), size)]
-    return np.concatenate([head.leave_one_out_scores(rows[each], labels[each]) for each in pieces])

@@ -39,7 +39,7 @@ class Unlearned:
 
 
 def estimated(
-    found: Unlearned, counts: Sequence[int], measured: Array, n_again: int
+    found: Unlearned, counts: Sequence[int], measured: Array, n_again: int, n_learned: int = 0
 ) -> SessionEstimate | None:
     """Return how accurate a model is, as photos of the last session tell; None of one class.
 
@@ -53,6 +53,8 @@ def estimated(
         As in ``doubts_of``.
     n_again : int
         Photos that the session has twice.
+    n_learned : int
+        Photos of these that were learned before.
     """
     some = np.array(counts)[found.targets] > 1
     if len(counts) < 2 or not some.any():
@@ -69,7 +71,7 @@ def estimated(
         ClassEstimate(classes[place].item(), int(n[place]), float(shares[place]))
         for place in order[:_WORST]
     )
-    return SessionEstimate(len(labels), float(right.mean()), worst, n_wrong, n_again)
+    return SessionEstimate(len(labels), float(right.mean()), worst, n_wrong, n_again, n_learned)
 
 
 def copies_among(images: Labelled) -> int:

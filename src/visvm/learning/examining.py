@@ -64,7 +64,7 @@ class ImageExaminer(ImagePredictor):
             )
         samples = self._encode(known, progress, skip_unreadable, views)
         answers = model.answers(
-            model.scores(samples.features), samples.paths, top=1, unknown=unknown
+            model.looks(samples.features), samples.paths, top=1, unknown=unknown
         )
         predicted = [each.label for each in answers]
         found = evaluate_labels(

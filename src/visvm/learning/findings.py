@@ -123,6 +123,8 @@ class Check:
     unreadable : tuple of UnreadablePhoto
     few : tuple of FewPhotos
         Classes with fewer than five photos.
+    n_learned : int
+        Photos that the model has learned already, as far as it can tell: not from more than 2/3 D.
     """
 
     n: int
@@ -132,6 +134,7 @@ class Check:
     unlike: tuple[Unlike, ...] = ()
     unreadable: tuple[UnreadablePhoto, ...] = ()
     few: tuple[FewPhotos, ...] = ()
+    n_learned: int = 0
 
     @property
     def sure(self) -> float:
@@ -191,6 +194,7 @@ def sentences(check: Check) -> list[str]:
         (across, "of these is", "of these are", "under different labels"),
         (len(check.unlike), "photo is", "photos are", "unlike all others"),
         (len(check.unreadable), "file is", "files are", "not readable as an image"),
+        (check.n_learned, "photo was", "photos were", "learned by the model already"),
         (len(check.few), "class has", "classes have", f"fewer than {FEW} photos"),
     )
     return [f"{n} {one if n == 1 else many} {what}." for n, one, many, what in found if n]

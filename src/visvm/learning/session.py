@@ -12,7 +12,7 @@ from visvm.encoders.transform import Transform
 from visvm.errors import InputError
 from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind
-from visvm.head.familiarity import DISTANCES, tallied
+from visvm.head.familiarity import DISTANCES, tallied, unlearned_strangeness
 from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
@@ -235,18 +235,30 @@ def _calibrated(
     if wanted:
         distances = np.zeros(len(DISTANCES))
         if model.spread is not None:
-            fitted = model.scores(rows[:, 0])
+            recovered = head.looks(rows.reshape(-1, rows.shape[-1]))[1]
+            recovered = recovered.reshape(*rows.shape[:2], -1)
             counts = np.array(model.class_counts, dtype=np.float64)
-            distances = tallied(model.spread.unlearned_distances(scores, fitted, targets, counts))
+            parts = model.spread, head.statistics, recovered, scores, targets, counts
+            distances = tallied(unlearned_strangeness(*parts))
         # What was measured among fewer classes counts half from session to session.
         new = Calibration(log_likelihoods(scores, targets), n_classes, distances)
         measured = replace(new.plus(old, 0.5), n_classes=n_classes)
     else:
         measured = old
     n_again = copies_among(work.images)
-    estimate = estimated(found, model.class_counts, old.likelihoods, n_again)
+    n_learned = 0
+    if start is not None and _is_cheap(start):
+        held = start.holds(rows[:, 0])
+        n_learned = 0 if held is None else int(held.sum())
+    estimate = estimated(found, model.class_counts, old.likelihoods, n_again, n_learned)
     progress("calibrating", 1, 1)
     return measured, estimate
+
+
+def _is_cheap(start: Head) -> bool:
+    """Whether it costs at most some seconds to see which photos were learned before."""
+    scatter = start.statistics.scatter
+    return isinstance(scatter, ThinScatter) and scatter.n_rows**2 * start.settled.lift.width < 2e10
 
 
 def _all_features(

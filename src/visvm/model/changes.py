@@ -190,7 +190,9 @@ def renamed(model: Model, old: Label, new: Label, *, merge: bool = False) -> Mod
     if head.sums is not None:
         return after.with_head(head)
     order = np.argsort(np.array(_with_name(model.classes.tolist(), old, new)), kind="stable")
-    spread = None if model.spread is None else model.spread.reordered(order)
+    spread = model.spread
+    if spread is not None:
+        spread = replace(spread, centres=spread.centres[order])
     return replace(after, head=head, spread=spread)
 
 

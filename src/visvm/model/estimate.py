@@ -31,6 +31,8 @@ class SessionEstimate:
         Photos among them whose label looks wrong.
     n_again : int
         Photos of the whole session that it has twice under the same label.
+    n_learned : int
+        Photos among those scored that were learned before, as far as ``Head.holds`` tells.
     """
 
     n: int
@@ -38,6 +40,7 @@ class SessionEstimate:
     worst: tuple[ClassEstimate, ...] = ()
     n_wrong: int = 0
     n_again: int = 0
+    n_learned: int = 0
 
     def renamed(self, old: Label, new: Label) -> "SessionEstimate":
         """Return the estimate in which a class has another name."""
@@ -47,7 +50,8 @@ class SessionEstimate:
     @property
     def counts(self) -> tuple[int, ...]:
         """Every number of photos in it."""
-        return (self.n, self.n_wrong, self.n_again, *(each.n for each in self.worst))
+        worst = (each.n for each in self.worst)
+        return (self.n, self.n_wrong, self.n_again, self.n_learned, *worst)
 
 
 def estimate_notes(estimate: SessionEstimate | None) -> list[str]:
@@ -75,4 +79,8 @@ def estimate_notes(estimate: SessionEstimate | None) -> list[str]:
     if doubts:
         which = "it" if n_wrong + n_again == 1 else "them"
         notes.append(f"{' and '.join(doubts)}; a check names {which}.")
+    if estimate.n_learned:
+        were = "was" if estimate.n_learned == 1 else "were"
+        fact = f"{estimate.n_learned} of {estimate.n} photos {were} learned before"
+        notes.append(f"{fact}, and count twice now; undo, if that is not meant.")
     return notes

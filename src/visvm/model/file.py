@@ -128,7 +128,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
     if model.spread is not None:
         tensors |= {f"known.{name}": value for name, value in vars(model.spread).items()}
-        tensors["known.distances"] = model.calibration.distances
+        tensors["known.tally"] = model.calibration.distances
     return header.as_dict(), {name: np.ascontiguousarray(value) for name, value in tensors.items()}
 
 
@@ -232,7 +232,7 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             exported_counts=tuple(header.counts),
             sums_on_disk=statistics is None and header.head.form is not None,
             requests=tuple(header.requests),
-            spread=read_spread(labels, tensors),
+            spread=read_spread(labels, settled.lift.kernel_map.n_inputs, tensors),
             change=header.change,
             events=tuple(header.events),
         )

@@ -311,10 +311,10 @@ class ImagePredictor(Exporter):
                 readable = [each for each in outcomes if not isinstance(each, Unreadable)]
                 answers: Iterator[Prediction] = iter(())
                 if readable:
-                    scores = model.scores(np.array([each for _, each in readable]))
+                    looks = model.looks(np.array([each for _, each in readable]))
                     names = [str(path) for path, _ in readable]
                     how: Any = {"top": top, "raw": raw, "unknown": unknown, "sure": sure}
-                    answers = iter(model.answers(scores, names, **how))
+                    answers = iter(model.answers(looks, names, **how))
                 for outcome in outcomes:
                     yield outcome if isinstance(outcome, Unreadable) else next(answers)
                 done += len(outcomes)

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visvm.head.calibration import INVERSE_TEMPERATURES, probabilities
 from visvm.head.checks import Labels, parameter_error
-from visvm.head.familiarity import DISTANCES, ScoreSpread, known_shares, spread_of
+from visvm.head.familiarity import DISTANCES, known_shares, learned_spread, strangeness
 from visvm.head.head import Head
 from visvm.head.lift import Features
+from visvm.head.nearness import Spread
 from visvm.head.products import Array
 from visvm.model.events import Event
 from visvm.model.labels import FORGOTTEN, Label
@@ -121,6 +122,21 @@ class AnsweredRequest:
     result: dict[str, Any]
 
 
+class Looks(NamedTuple):
+    """How images look to a model.
+
+    Attributes
+    ----------
+    scores : array of shape (n, C)
+        In the order of ``Model.classes``.
+    strangeness : array of shape (n,)
+        How far they are from all of these (``head/familiarity.py``).
+    """
+
+    scores: Array
+    strangeness: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """All that is remembered; changes (``changes.py``) return another one.
@@ -145,9 +161,8 @@ class Model:
         Whether the file has sums that were not read, as only predicting was asked for.
     requests : tuple of AnsweredRequest
         The last changes that were asked for under a key.
-    spread : ScoreSpread or None
-        How the scores of learned images of ``classes`` scatter; None in files of older versions and
-        where there are very many classes.
+    spread : Spread or None
+        How the features of learned images of ``classes`` scatter; None in files of older versions.
     change : str or None
         By which the last command is known when it is given again (``changes.noted``).
     events : tuple of Event
@@ -164,7 +179,7 @@ class Model:
     exported_counts: tuple[int, ...] = ()
     sums_on_disk: bool = False
     requests: tuple[AnsweredRequest, ...] = ()
-    spread: ScoreSpread | None = None
+    spread: Spread | None = None
     change: str | None = None
     events: tuple[Event, ...] = ()
 
@@ -172,9 +187,8 @@ class Model:
         """Return the model with another head, which is solved and has its sums."""
         model = replace(self, head=head)
         assert head.coefficients is not None, "only a head that is solved gives scores"
-        shift = head.settled.ridge / head.settled.options.svm_cost
-        chosen = np.flatnonzero(model.answerable)
-        return replace(model, spread=spread_of(head.statistics, head.coefficients, shift, chosen))
+        back, chosen = head.settled.lift.kernel_map.back, np.flatnonzero(model.answerable)
+        return replace(model, spread=learned_spread(head.statistics, back, chosen))
 
     @property
     def kind(self) -> FileKind:
@@ -239,23 +253,31 @@ class Model:
         scores = self.head.scores(features.reshape(n * n_views, width))
         return np.asarray(scores.reshape(n, n_views, -1).mean(axis=1)[:, self.answerable])
 
+    def looks(self, features: Features) -> Looks:
+        """Return how images look whose features, as in ``scores``, are given."""
+        rows = features.reshape(-1, features.shape[-1])
+        scores, recovered = (
+            each.reshape(len(features), -1, each.shape[1]).mean(axis=1)
+            for each in self.head.looks(rows)
+        )
+        scores = scores[:, self.answerable]
+        if self.spread is None:
+            return Looks(scores, np.zeros(len(scores)))
+        return Looks(scores, strangeness(self.spread.squares(recovered), scores))
+
     def predict(self, features: Features) -> Labels:
         """Return the likeliest class, (n,), for features as in ``scores``."""
         return np.asarray(self.classes[self.scores(features).argmax(axis=1)])
 
-    def known(self, scores: Array) -> Array | None:
-        """Return how familiar images look that have these scores, (n, C), as shares, (n,).
-
-        That is None where the model cannot tell.
-        """
-        if self.spread is None or not len(scores):
+    def known(self, looks: Looks) -> Array | None:
+        """Return how familiar images look, as shares, (n,); None where the model cannot tell."""
+        if self.spread is None or not len(looks.strangeness):
             return None
-        nearest = self.spread.distances(scores).min(axis=1)
-        return known_shares(nearest, self.calibration.distances)
+        return known_shares(looks.strangeness, self.calibration.distances)
 
     def answers(
         self,
-        scores: Array,
+        looks: Looks,
         names: Sequence[str],
         *,
         top: int,
@@ -263,12 +285,11 @@ class Model:
         unknown: float | None = None,
         sure: float = SURE,
     ) -> list[Prediction]:
-        """Say what images show that have these scores.
+        """Say what images show that look so.
 
         Parameters
         ----------
-        scores : array of shape (n, C)
-            In the order of ``classes``.
+        looks : Looks
         names : sequence of str
             What to call the images.
         top : int
@@ -280,7 +301,7 @@ class Model:
         sure : float
             How probable the answer must be to be more than the likeliest group of the top level.
         """
-        familiar = self.known(scores)
+        familiar, scores = self.known(looks), looks.scores
         shares = [None] * len(names) if familiar is None else familiar.tolist()
         probable = probabilities(scores, self.calibration.likelihoods)
         levels: list[tuple[str | None, float | None]] = [(None, None)] * len(names)

@@ -5,7 +5,8 @@ from typing import Literal
 import numpy as np
 
 from visvm.head.checks import Labels
-from visvm.head.familiarity import DISTANCES, ScoreSpread
+from visvm.head.familiarity import DISTANCES
+from visvm.head.nearness import Spread
 from visvm.head.scatter import DenseScatter, ThinScatter, packed_triangle, unpacked_triangle
 from visvm.head.statistics import Statistics
 from visvm.model.container import Tensors
@@ -30,21 +31,24 @@ def packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | Non
 
 def read_calibration(n_classes: int, tensors: Tensors) -> Calibration:
     """Return the calibration in a file; its distances are missing in older ones."""
-    distances = tensors.get("known.distances", np.zeros(len(DISTANCES)))
+    distances = tensors.get("known.tally", np.zeros(len(DISTANCES)))
     if distances.shape != DISTANCES.shape or distances.min() < 0.0:
-        raise ValueError("known.distances are no numbers of images")
+        raise ValueError("known.tally are no numbers of images")
     return Calibration(tensors["calibration"], n_classes, distances)
 
 
-def read_spread(labels: Labels, tensors: Tensors) -> ScoreSpread | None:
-    """Return the spread of scores in a file; older ones have none."""
-    if not any(name.startswith("known.") for name in tensors):  # as in older files
+def read_spread(labels: Labels, width: int, tensors: Tensors) -> Spread | None:
+    """Return the spread of features of a width in a file; older ones have none."""
+    names = {name for name in tensors if name.startswith("known.")}
+    if not names or "known.distances" in names:  # as in older files
         return None
     n = sum(not is_forgotten(label) for label in labels.tolist())
-    spread = ScoreSpread(tensors["known.centres"], tensors["known.root"])
-    if "known.distances" not in tensors or {each.shape for each in vars(spread).values()} != {
-        (n, n)
-    }:
+    spread = Spread(tensors["known.centres"], tensors["known.root"])
+    if (
+        "known.tally" not in names
+        or spread.centres.shape != (n, width)
+        or spread.root.shape != (width, width)
+    ):
         raise ValueError("known.centres or known.root have the wrong shape")
     return spread
 

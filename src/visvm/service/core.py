@@ -23,7 +23,7 @@ from visvm.model.advice import explained, require_class
 from visvm.model.changes import answered, before_last
 from visvm.model.labels import Label
 from visvm.model.results import Prediction
-from visvm.model.state import AnsweredRequest, Model
+from visvm.model.state import AnsweredRequest, Looks, Model
 from visvm.progress import Progress
 from visvm.service.decoding import Decoders
 from visvm.service.encoding import SharedEncoder
@@ -48,10 +48,11 @@ Change = Callable[[ImageClassifier, Progress], dict[str, Any]]
 
 
 class Scored(NamedTuple):
-    """Layer features of an image, (width,), and its scores, (C,), by a state of the model."""
+    """Layer features of an image, (width,), and how it looks by a state of the model."""
 
     features: LayerFeatures
     scores: NDArray[np.float64]
+    strangeness: float
     snapshot: Snapshot
 
 
@@ -96,8 +97,8 @@ class Service:
 
     def _score(self, features: LayerFeatures) -> list[Scored]:
         snapshot = self.store.current
-        scores = _known(snapshot).scores(features)
-        return [Scored(*each, snapshot) for each in zip(features, scores, strict=True)]
+        looks = _known(snapshot).looks(features)
+        return [Scored(*each, snapshot) for each in zip(features, *looks, strict=True)]
 
     async def predict(
         self, form: PostedForm, top: int, unknown: float, sure: float
@@ -113,10 +114,11 @@ class Service:
         model = _known(snapshot)
         if all(each.snapshot is snapshot for each in scored):
             scores = np.stack([each.scores for each in scored])
+            looks = Looks(scores, np.array([each.strangeness for each in scored]))
         else:  # the model has changed between two batches
             features = np.stack([each.features for each in scored])
-            scores = await run_in_threadpool(model.scores, features)
-        return snapshot, model.answers(scores, names, top=top, unknown=unknown, sure=sure)
+            looks = await run_in_threadpool(model.looks, features)
+        return snapshot, model.answers(looks, names, top=top, unknown=unknown, sure=sure)
 
     async def explain(self, form: PostedForm, label: Label | None) -> bytes:
         """Return a picture of what an answer rests on, as a PNG file."""

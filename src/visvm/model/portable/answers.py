@@ -4,8 +4,9 @@ import numpy as np
 from onnx import helper
 
 from visvm.head.calibration import inverse_temperature
-from visvm.head.familiarity import DISTANCES, ScoreSpread, smoothing
+from visvm.head.familiarity import DISTANCES, MOST_SCORE, smoothing
 from visvm.head.fusion import ResidualMixer
+from visvm.head.nearness import Spread
 from visvm.head.products import Array
 from visvm.model.portable.net import Net
 from visvm.model.state import Model
@@ -43,9 +44,11 @@ def add_answers(
     names = [SCORES, PROBABILITIES, TOP]
     if teach:
         names.append(net.op("Identity", lifted, name=FUSED))
+    constants: list[str] = []
     for operator, constant in lift.kernel_map.steps:
         beside = () if constant is None else (net.constant(constant),)
         lifted = net.op(operator, lifted, *beside)
+        constants += beside
     shown = coefficients[:, model.answerable]
     product = net.op("MatMul", lifted, net.constant(shown[:-1]))
     scores = net.op("Add", product, net.constant(shown[-1]), name=SCORES)
@@ -56,7 +59,12 @@ def add_answers(
     smoothed = smoothing(model.calibration.distances)
     if model.spread is None or smoothed is None:
         return names
-    _known(net, scores, model.spread, *smoothed)
+    recovered = lifted
+    if constants:  # as ``KernelMap.back``; no matrix is stored for it
+        turned = net.op("Transpose", constants[0], perm=[1, 0])
+        scale = net.constant(lift.kernel_map.back_scale)
+        recovered = net.op("Mul", net.op("MatMul", lifted, turned), scale)
+    _known(net, recovered, scores, model.spread, smoothed)
     return [*names, KNOWN]
 
 
@@ -94,25 +102,35 @@ def _linear(net: Net, inputs: str, weight: Array, bias: Array, *, exact: bool) -
     return net.op("Add", product, net.constant(bias))
 
 
-def _known(net: Net, scores: str, spread: ScoreSpread, weights: Array, width: float) -> None:
-    """Add ``ScoreSpread.distances`` and ``known_shares``: (n, C) → (n,)."""
-    # Differences of scores from a centre in the middle, so that squares of float32 keep digits.
+def _known(
+    net: Net,
+    recovered: str,
+    scores: str,
+    spread: Spread,
+    smoothed: tuple[Array, Array, float],
+) -> None:
+    """Add ``Spread.squares``, ``strangeness`` and ``known_shares``: (n, d), (n, C) → (n,)."""
+    # Differences from a centre in the middle, so that squares of float32 keep digits.
     middle = spread.centres.mean(axis=0)
     centres = (spread.centres - middle) @ spread.root
     root = net.constant(spread.root, exact=True)
-    inside = net.op("MatMul", net.op("Sub", scores, net.constant(middle, exact=True)), root)
+    inside = net.op("MatMul", net.op("Sub", recovered, net.constant(middle, exact=True)), root)
     lengths = net.op("ReduceSumSquare", inside, net.constant([1], np.int64), keepdims=1)
     across = net.op("MatMul", inside, net.constant(-2.0 * centres.T, exact=True))
     own = net.constant(np.square(centres).sum(axis=1), exact=True)
     squares = net.op("Add", lengths, own)
     squares = net.op("Add", squares, across)
     nearest = net.op("ReduceMin", squares, net.constant([1], np.int64), keepdims=1)
-    scaled = net.op("Div", nearest, net.constant(len(centres)))
+    scaled = net.op("Div", nearest, net.constant(centres.shape[1]))
+    best = net.op("ReduceMax", scores, net.constant([1], np.int64), keepdims=1)
+    best = net.op("Clip", best, net.constant(-MOST_SCORE), net.constant(MOST_SCORE))
     least = net.constant(DISTANCES[0] ** 2)
-    logs = net.op("Mul", net.op("Log", net.op("Max", scaled, least)), net.constant(0.5))
+    logs = net.op("Sub", net.op("Log", net.op("Max", scaled, least)), best)
+    logs = net.op("Mul", logs, net.constant(0.5))
+    weights, places, width = smoothed
     seen = weights > 0.0
-    places = net.constant(np.log(DISTANCES[seen]))
-    away = net.op("Mul", net.op("Sub", places, logs), net.constant(np.sqrt(0.5) / width))
+    away = net.op("Sub", net.constant(places[seen]), logs)
+    away = net.op("Mul", away, net.constant(np.sqrt(0.5) / width))
     share = net.op("Add", net.op("Erf", away), net.constant(1.0))
     column = net.constant(0.5 * weights[seen][:, None] / weights.sum())
     net.op("Squeeze", net.op("MatMul", share, column), net.constant([1], np.int64), name=KNOWN)

@@ -120,7 +120,8 @@ def _require_size(model: Model, encoder: "ModelProto | None") -> None:
     """Refuse what would be larger than an ONNX file may be, before any of it is made."""
     lift, n_classes = model.head.settled.lift, len(model.classes)
     numbers = lift.width * (n_classes + (lift.kernel_map.matrix is not None) * lift.n_inputs)
-    numbers += 2 * n_classes**2 if model.spread is not None else 0
+    if model.spread is not None:
+        numbers += model.spread.centres.size + model.spread.root.size
     n_bytes = 4 * numbers + (0 if encoder is None else encoder.ByteSize())
     if n_bytes > _MOST_BYTES:
         raise ModelFileError(
@@ -152,9 +153,9 @@ def _difference(
         given = levels if options.pixels == "uint8" else levels.astype(np.float32) / 255
         taken = {IMAGE: given[None]}
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    scores = model.scores(features)
-    wanted = {PROBABILITIES: probabilities(scores, model.calibration.likelihoods)}
-    known = model.known(scores)
+    looks = model.looks(features)
+    wanted = {PROBABILITIES: probabilities(looks.scores, model.calibration.likelihoods)}
+    known = model.known(looks)
     if known is not None:
         wanted[KNOWN] = known
     found = session.run([*wanted], taken)
