@@ -26,6 +26,8 @@ lint: .venv/dev lint-page
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python -m tests.words
 
 # TypeScript checks the types that the page's JavaScript states in its comments (tsconfig.json).
 TYPESCRIPT := typescript@5.9.3

@@ -55,7 +55,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         views of an image together count as one, and are forgotten with it.
     cache : bool, Path or FeatureCache, default=True
         Where features are kept so that an image is encoded once: in the user's cache folder, a file
-        of one's own, or nowhere.
+        of your own, or nowhere.
     quality : "fast", "standard" or "best", optional
         How closely the encoder looks: fast takes 0.57 of the time of standard with DINOv2 (fewer
         patches of the picture; of an encoder of your own a smaller picture), best two to four

@@ -74,7 +74,7 @@ def built_in() -> dict[str, Recipe]:
 
 
 def read_recipe(name: str) -> Recipe:
-    """Read a recipe by its name, or from a TOML file of one's own."""
+    """Read a recipe by its name, or from a TOML file of your own."""
     if name.endswith(".toml"):
         path = Path(name).expanduser()
         try:

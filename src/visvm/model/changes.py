@@ -31,7 +31,7 @@ UNDO = "undo"
 """The command that takes the last change back."""
 
 MOST_KEYS = 16
-"""So many sessions, at most, are known when they are given again."""
+"""So many sessions, at most, are known when they come again."""
 
 
 def now() -> str:
@@ -58,7 +58,7 @@ def learned(
     """Return the model after a session, as it was learned in ``visvm.learning``.
 
     Its head is that after the session; the calibration is that of `model` where the session
-    measured none. By the key, if there is one, the session is known when it is given again.
+    measured none. By the key, if there is one, the session is known when it comes again.
     """
     sites = model.sites
     if calibration is not model.calibration:
@@ -129,7 +129,7 @@ def noted(model: Model, *command: object) -> Model:
     """Return the model that also remembers the command that has made it what it is.
 
     What is remembered is a digest of the command and of the coefficients that it left, so it holds
-    until anything else changes them. A command that was killed after its end, and is given again,
+    until anything else changes them. A command that was killed after its end, and is run again,
     is known by it.
     """
     return replace(model, change=_change(model, command))

@@ -153,7 +153,7 @@ class Model:
     sites : tuple of MergedSite
         The sites whose sums are in it.
     learned : tuple of str
-        By which the last sessions are known when they are given again, the last one last; none is
+        By which the last sessions are known when they come again, the last one last; none is
         of images that were taken out.
     exported_counts : tuple of int
         Images of every class of a model without sums, which cannot tell them.
@@ -164,7 +164,7 @@ class Model:
     spread : Spread or None
         How the features of learned images of ``classes`` scatter; None in files of older versions.
     change : str or None
-        By which the last command is known when it is given again (``changes.noted``).
+        By which the last command is known when it comes again (``changes.noted``).
     events : tuple of Event
         Changes other than sessions, the last one last.
     """

@@ -20,7 +20,7 @@ def _of_kind(*kinds: str) -> tuple[str, ...]:
 OURS, ORACLE = _of_kind("ours", "oracle")
 RELATIVES = _of_kind("relative")
 BASELINES = _of_kind("baseline", "relative")
-"""As tables show them; methods of one's own stand between these and ours."""
+"""As tables show them; methods of your own stand between these and ours."""
 
 _method_in_setting = attrgetter(
     *("run.method", "run.data_digest", "run.weights_digest", "run.transform_key"),
@@ -206,7 +206,7 @@ def environments(rows: Iterable[Row]) -> dict[str, list[str]]:
 
 
 def in_order(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
-    """Sort runs as tables show them: baselines, methods of one's own, ours, the oracle."""
+    """Sort runs as tables show them: baselines, methods of your own, ours, the oracle."""
     order = {method: place for place, method in enumerate((*BASELINES, None, OURS, ORACLE))}
 
     def place(each: FinishedRun) -> tuple[Any, ...]:
