@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from visvm.cli.options import ModelPath, Quiet, Where, home
-from visvm.errors import ModelFileError
+from visvm.cli.options import ModelPath, Quiet, Where, home, require_absent
 
 
 def card(
@@ -33,9 +32,8 @@ def card(
     from visvm.image_classifier import ImageClassifier
     from visvm.model.card import model_card
 
-    if output is not None and output.exists() and not force:
-        advice = f"{output} already exists. Choose another name, or replace it with --force."
-        raise ModelFileError(advice, code="file-exists")
+    if output is not None:
+        require_absent(output, force)
     classifier = ImageClassifier.load(model, encoder=encoder, for_prediction=True)
     evaluation = None
     if test is not None:

@@ -84,12 +84,9 @@ class TransformersEncoder(TowerEncoder):
             preprocessing = _read_preprocessing(transformers, name, local)
             family = FAMILIES[model_type]
             # CLIP with two towers has this outside of both; 512 is transformers' own default.
-            given = (
-                {"projection_dim": config.get("projection_dim") or 512}
-                if family.vision_class == CLIP_CLASS
-                else {}
-            )
-            given["local_files_only"] = local
+            given: dict[str, Any] = {"local_files_only": local}
+            if family.vision_class == CLIP_CLASS:
+                given["projection_dim"] = config.get("projection_dim") or 512
             module = load_module(family.vision_class, name, name, **given)
         super().__init__(name, module, preprocessing, size=size, device=device)
 
@@ -110,18 +107,20 @@ def quiet(transformers: Any) -> Iterator[None]:
 
 
 def load_module(
-    vision_class: str, name: str, source: str | None, **given: Any
+    kind: str, name: str, source: str | None, *, whole: bool = False, **given: Any
 ) -> "torch.nn.Module":
-    """Load a vision tower with every weight its block outputs need; other missing ones become NaN.
+    """Load a tower with every weight that is needed; other missing ones become NaN.
 
     Parameters
     ----------
-    vision_class : str
+    kind : str
         A class of transformers.
     name : str
         Name of the checkpoint in messages.
     source : str or None
         Folder or hub name; None when `given` holds ``config`` and ``state_dict``.
+    whole : bool, default=False
+        Whether every weight is needed; otherwise those of a vision tower's block outputs are.
     **given
         Passed on to ``from_pretrained``.
     """
@@ -129,7 +128,7 @@ def load_module(
     try:
         # Missing weights are drawn at random: not from the caller's generator.
         with runtime.random.fork_rng(devices=[]):
-            module, info = getattr(transformers, vision_class).from_pretrained(
+            module, info = getattr(transformers, kind).from_pretrained(
                 source,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
@@ -147,7 +146,7 @@ def load_module(
         *info["missing_keys"],
         *(key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]),
     }
-    needed = sorted(needed_names(random, FAMILIES[module.config.model_type]))
+    needed = sorted(random if whole else needed_names(random, FAMILIES[module.config.model_type]))
     if needed:
         raise WeightsError(
             f"{name} lacks {needed[0]}, or has it in another shape (such parameters: "

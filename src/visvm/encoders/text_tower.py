@@ -4,13 +4,13 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visvm.encoders.bpe import clip_tokenizer, fetch_bpe
-from visvm.encoders.huggingface import UNREADABLE, quiet
+from visvm.encoders.huggingface import UNREADABLE, load_module, quiet
 from visvm.encoders.open_clip import read_text_half
 from visvm.encoders.prompts import spoken
 from visvm.encoders.texts import Phrases, TextFeatures, unit
@@ -91,7 +91,8 @@ def load_text_encoder(name: str, progress: Progress = silent) -> TextEncoder:
     with quiet(transformers):
         if path.suffix in _CHECKPOINTS:
             config, state, scale = read_text_half(path)
-            module = _load("CLIPTextModelWithProjection", name, None, config=config, state=state)
+            given = {"config": config, "state_dict": state}
+            module = load_module("CLIPTextModelWithProjection", name, None, whole=True, **given)
             return TextEncoder(name, module, clip_tokenizer(fetch_bpe(progress)), scale)
         source = str(path) if path.is_dir() else name
         try:
@@ -110,7 +111,7 @@ def load_text_encoder(name: str, progress: Progress = silent) -> TextEncoder:
                 f"Use one of {', '.join(_CLASSES)}.",
                 code="encoder-kind-unsupported",
             )
-        module = _load(_CLASSES[kind], name, source)
+        module = load_module(_CLASSES[kind], name, source, whole=True)
         return TextEncoder(name, module, tokenizer, _scale_of(source))
 
 
@@ -128,36 +129,6 @@ def _scale_of(source: str) -> float:
         if "logit_scale" not in weights.keys():  # noqa: SIM118 - it is no dict
             return 100.0
         return float(np.exp(weights.get_tensor("logit_scale").item()))
-
-
-def _load(kind: str, name: str, source: str | None, **given: Any) -> "torch.nn.Module":
-    """Load a text tower with all its weights; refuse one that lacks some."""
-    runtime, transformers = import_torch()
-    if "state" in given:
-        given["state_dict"] = given.pop("state")
-    try:
-        with runtime.random.fork_rng(devices=[]):  # missing weights are drawn at random
-            module, info = getattr(transformers, kind).from_pretrained(
-                source,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                trust_remote_code=False,
-                **given,
-            )
-    except UNREADABLE as error:
-        raise WeightsError(
-            f"The weights of {name} cannot be read or fetched ({first_line(error)}). "
-            "Check the files and the network.",
-            code="weights-unreadable",
-        ) from None
-    random = [*info["missing_keys"], *(str(key) for key in info["mismatched_keys"])]
-    if random:
-        raise WeightsError(
-            f"{name} lacks {random[0]}, or has it in another shape (such parameters: "
-            f"{len(random)}). Get the complete checkpoint.",
-            code="weights-incomplete",
-        )
-    return cast("torch.nn.Module", module)
 
 
 def encode_names(
