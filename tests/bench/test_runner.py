@@ -224,10 +224,10 @@ def test_a_method_that_cannot_run_is_said_to_be_left_out(place):
     [
         (("features",), False, None),
         (("features", "text"), True, "mine needs the text features"),
-        (("images",), True, "mine needs the images themselves"),
+        (("images",), True, "mine needs an encoder that it can train"),
         (("features", "torch"), False, "pip install 'visvm[torch]'"),
         (("features", "torch"), True, None),
-        (("torch", "images"), True, "mine needs the images themselves"),
+        (("torch", "images"), True, "mine needs an encoder that it can train"),
     ],
 )
 def test_what_a_method_needs_is_there_or_the_method_is_refused(

@@ -223,4 +223,4 @@ def test_bad_options_are_refused(option, value):
 def test_needs_are_said():
     assert "--text" in unmet(METHODS["zs-clip"])
     assert "--phrases" in unmet(METHODS["clg-cbm"], "text")
-    assert "images" in unmet(Entry("mine", None, needs=("images",)), "text")
+    assert "can train" in unmet(Entry("mine", None, needs=("images",)), "text")

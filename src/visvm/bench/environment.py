@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info
 
 import visvm.head
 from visvm import __version__
-from visvm.bench import methods, metrics, streams
+from visvm.bench import methods, metrics, streams, vit
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "pillow", "torch", "transformers")
 
@@ -45,13 +45,13 @@ def load_average() -> float | None:
 def code_digest(method: Callable[..., Any]) -> str:
     """Return a short digest of the source of a method.
 
-    It covers its own file, those of what it inherits from, all methods of visvm, the head, the
-    streams and the metrics.
+    It covers its own file, those of what it inherits from, all methods of visvm, the network
+    that they train in, the head, the streams and the metrics.
     """
     parts = inspect.getmro(method) if inspect.isclass(method) else (method,)
     modules = (streams, metrics, *(sys.modules.get(part.__module__) for part in parts))
     files = {Path(file) for module in modules if (file := getattr(module, "__file__", None))}
-    for package in (methods, visvm.head):
+    for package in (methods, vit, visvm.head):
         files.update(Path(package.__path__[0]).glob("*.py"))
     contents = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
     return hashlib.sha256(" ".join(contents).encode()).hexdigest()[:16]

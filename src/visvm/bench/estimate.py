@@ -10,6 +10,7 @@ import numpy as np
 from visvm.bench.loading import LabelledImages
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Traits
+from visvm.bench.methods.through import HELD_BYTES, training_bytes
 from visvm.bench.plan import RunGroup
 from visvm.bench.rows import Run
 from visvm.bench.streams import class_order, session_sizes
@@ -23,6 +24,8 @@ _EIGEN = 9.0  # operations of an eigen-decomposition, by the cube of its side
 # operations of a step of the mixer's training, for each of its weights; most of it is waiting for
 # the memory
 _STEP = 2000.0
+_VISIT = 2.2  # times what encoding takes, to train on an image through a frozen encoder
+_PATCH = 14  # pixels; the least that is usual
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,11 @@ def operations_per_second() -> float:
     return float(2 * side**3 / min(times))
 
 
-def estimate(group: RunGroup, run: Run, speed: float) -> Estimate:
-    """Estimate what a run will cost at so many operations a second."""
+def estimate(group: RunGroup, run: Run, speed: float, image_seconds: float = 0.0) -> Estimate:
+    """Estimate what a run will cost at so many operations a second.
+
+    Encoding an image takes `image_seconds`, for methods that train through the encoder.
+    """
     entry = METHODS[run.method]
     options = {**entry.options, **run.options}
     for name in _COUNTS:
@@ -59,7 +65,7 @@ def estimate(group: RunGroup, run: Run, speed: float) -> Estimate:
                 code="parameter-invalid",
             )
     order = class_order(len(group.data.classes), run.class_order_seed)
-    operations, peak, seen, begin = 0.0, 0, 0, 0
+    operations, peak, seen, begin, tested, trained = 0.0, 0, 0, 0, 0, 0
     for size in session_sizes(run.protocol, len(order)):
         end = begin + size
         new = _count(group.data.train, order[begin:end])
@@ -69,7 +75,13 @@ def estimate(group: RunGroup, run: Run, speed: float) -> Estimate:
         cost = step.cost(entry.traits, options, group.encoder.layer_dims)
         operations, peak = operations + cost[0], max(peak, cost[1])
         seen, begin = seen + new, end
-    return Estimate(operations / speed, peak)
+        tested += step.tested
+        trained += new if entry.traits.trains == "every" or not begin - size else 0
+    if not entry.traits.trains:
+        return Estimate(operations / speed, peak)
+    again = tested if entry.traits.trains == "every" else seen + step.tested
+    visits = _VISIT * trained * options["epochs"] + again
+    return Estimate(operations / speed + visits * image_seconds, peak + _held(group, trained))
 
 
 class _Step(NamedTuple):
@@ -113,6 +125,13 @@ def _training(dims: tuple[int, ...], n: int, options: dict[str, Any]) -> float:
     tapped = np.mean([sum(dims[layer - 1] for layer in layers) for layers in candidates])
     steps = options["epochs"] * n / options["batch_size"]
     return float(_STEP * steps * options["hidden"] * (tapped + dims[-1]))
+
+
+def _held(group: RunGroup, n: int) -> int:
+    """Return the bytes that training through the encoder holds, n images being seen."""
+    depth, width = len(group.encoder.layer_dims), group.encoder.layer_dims[-1]
+    token_bytes = 4 * width * (1 + (group.encoder.preprocessing.size // _PATCH) ** 2)
+    return training_bytes(token_bytes, depth) + min(n * token_bytes, HELD_BYTES)
 
 
 def _count(images: LabelledImages, classes: list[int]) -> int:

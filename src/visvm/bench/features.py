@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 
 from visvm.bench.loading import ImageData, LabelledImages
+from visvm.bench.pictures import Pictures
 from visvm.bench.streams import Samples
 from visvm.encoders.cache import FeatureCache, feature_key
 from visvm.encoders.encoder import Encoder
@@ -47,7 +48,8 @@ def encode_data(
                 f"{first.path} ({first.reason}). Replace or remove them.",
                 code="image-unreadable",
             )
-        return Samples(encoded.features[:, 0], labelled.targets)
+        pictures = Pictures(labelled.images, transform, cache)
+        return Samples(encoded.features[:, 0], labelled.targets, pictures)
 
     return EncodedData(data.classes, encode("train", data.train), encode("test", data.test))
 

@@ -16,6 +16,7 @@ from visvm.bench.recipe import Recipe
 from visvm.bench.rows import Run
 from visvm.bench.streams import Samples, plain_protocol, session_sizes, validation_split
 from visvm.bench.texts import mismatch
+from visvm.bench.vit.trainable import trainable
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.joint import tail_of
 from visvm.encoders.sources import expanded
@@ -27,7 +28,8 @@ from visvm.progress import Progress
 _UNMET = {
     "text": "the text features of the class names: give --text FILE ('visvm text encode' makes it)",
     "concepts": "phrases about every class among the text features: 'visvm text encode --phrases'",
-    "images": "the images themselves, and the benchmark hands out features only",
+    "images": "an encoder that it can train: a transformers model with a CLS token, an open_clip "
+    "checkpoint, or one of the catalogue with all its patches",
     "torch": "torch, which is not installed: pip install 'visvm[torch]'",
 }
 """What methods may need that cannot always be had, and why not."""
@@ -70,8 +72,14 @@ class RunGroup:
         """Return what the run's method knows before it starts."""
         encoder, known = self.encoder, DATASETS.get(run.dataset)
         half = "-half" if known is not None and run.protocol == known.b_half else ""
-        setting, tail = f"{run.dataset}{half}", tail_of(encoder)
-        return Setup(encoder.layer_dims, encoder.project, run.seed, tail, setting=setting)
+        return Setup(
+            encoder.layer_dims,
+            encoder.project,
+            run.seed,
+            tail_of(encoder),
+            setting=f"{run.dataset}{half}",
+            trainable=trainable(encoder),
+        )
 
 
 def plan(
@@ -207,12 +215,14 @@ def _refusals(recipe: Recipe, encoder: Encoder, texts: TextFeatures | None) -> d
     Whatever else they raise, they raise again when they are run.
     """
     tail = tail_of(encoder)
-    setup, refused = Setup(encoder.layer_dims, encoder.project, tail=tail), {}
+    through = trainable(encoder)
+    setup = Setup(encoder.layer_dims, encoder.project, tail=tail, trainable=through)
+    refused, seen = {}, () if through is None else ("images",)
     blank = np.zeros((1, encoder.layer_dims[-1]), dtype=np.float32)
     width = encoder.project(blank).shape[1] if texts is not None else 0
     strange = "" if texts is None else mismatch(texts, width, encoder.digest)
     for entry in (METHODS[method] for method in recipe.methods):
-        reason = unmet(entry, *_said(texts))
+        reason = unmet(entry, *_said(texts), *seen)
         if not reason and strange and "text" in entry.needs:
             reason = f"{entry.name} cannot use them: {strange}"
         if reason:

@@ -1,7 +1,8 @@
 """Runs → rows: encode once, then learn with every method, measuring after every session.
 
-An interrupted run is learned again from its first session, since methods keep no state on the disk,
-but only the rows that are missing are measured and added.
+An interrupted run is learned again from its first session, but only the rows that are missing are
+measured and added. What methods train through the encoder is kept on the disk until their run is
+whole, so that it need not be trained again.
 """
 
 import time
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from visvm.bench.environment import code_digest, describe_environment, load_average
 from visvm.bench.features import EncodedData, encode_data, seconds_per_image
+from visvm.bench.kept import Kept
 from visvm.bench.methods import METHODS
 from visvm.bench.methods.method import Setup
 from visvm.bench.methods.text import project_final
@@ -70,7 +72,9 @@ def execute(
     for number, run in enumerate(missing):
         progress(stage, number, len(missing))
         known = set(results.accuracies(run))
-        for outcome in _attempt(run, encoded, group.setup(run), known, encode_seconds, progress):
+        kept = Kept(results.path.parent / ".trained" / run.key)
+        setup = altered(group.setup(run), kept=kept)
+        for outcome in _attempt(run, encoded, setup, known, encode_seconds, progress):
             if isinstance(outcome, Row):
                 outcome = replace(outcome, n_shared=group.n_shared)
                 try:
@@ -80,6 +84,8 @@ def execute(
             yield outcome
             if isinstance(outcome, Failure):
                 break
+        else:
+            kept.clear()
     progress(stage, len(missing), len(missing))
 
 
@@ -105,8 +111,10 @@ def measure(
     train, test = (data.train, data.test) if run.split == "test" else validation_split(data.train)
     order = class_order(len(data.classes), run.class_order_seed)
     sizes = session_sizes(run.protocol, len(order))
-    stream = ClassStream(train, test, order, sizes)
     entry = METHODS[run.method]
+    if "images" not in entry.needs:
+        train, test = (altered(each, pictures=None) for each in (train, test))
+    stream = ClassStream(train, test, order, sizes)
     if data.texts is not None and "text" in entry.needs:
         setup = _with_texts(setup, data.texts, train, order, stream)
     method = entry.make(setup, **run.options)
@@ -114,13 +122,17 @@ def measure(
     for session in stream:
         progress("sessions of this run", session.number - 1, len(sizes))
         counted = reset_peak()
-        learn_seconds, _ = _timed(method.learn, session.features, session.labels)
+        setup.kept.seconds = 0.0
+        given = session.features, session.labels, session.pictures
+        learn_seconds, _ = _timed(method.learn, *_present(*given))
+        learn_seconds += setup.kept.seconds  # of what had been trained before a kill
         if session.number in known:
             continue
-        features, labels = stream.test()
-        predict_seconds, predicted = _timed(method.predict, features)
-        _check_predictions(predicted, len(labels), sum(stream.sizes), run.method)
-        scores = vars(score(labels, predicted, stream.sizes))
+        tested = stream.tested()
+        seen = _present(tested.features, tested.pictures)
+        predict_seconds, predicted = _timed(method.predict, *seen)
+        _check_predictions(predicted, len(tested.targets), sum(stream.sizes), run.method)
+        scores = vars(score(tested.targets, predicted, stream.sizes))
         if session.number < len(sizes):
             scores["confusions"] = []
         yield Row(
@@ -130,7 +142,7 @@ def measure(
             new_classes=[data.classes[place] for place in session.classes],
             session_sizes=stream.sizes,
             n_train=len(session.labels),
-            n_test=len(labels),
+            n_test=len(tested.targets),
             **scores,
             **vars(method.costs()),
             seconds={"learn": learn_seconds, "predict": predict_seconds, "encode": encode_seconds},
@@ -149,6 +161,11 @@ def _with_texts(
     """Return the setup with the texts of classes that have arrived, which must fit the images."""
     require_kinship(texts, train, lambda rows: project_final(rows, setup))
     return altered(setup, texts=ClassTexts(texts, order, lambda: sum(stream.sizes)))
+
+
+def _present(*given: Any) -> list[Any]:
+    """Return what a method is given: features and labels, and pictures where it needs them."""
+    return [each for each in given if each is not None]
 
 
 def _timed(work: Callable[..., T], *given: Any) -> tuple[float, T]:

@@ -8,11 +8,12 @@ test data or to what is still to come.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visvm.bench.pictures import Pictures
 from visvm.encoders.encoder import LayerFeatures
 from visvm.errors import InputError, VisvmError
 
@@ -103,6 +104,12 @@ class Samples:
 
     features: LayerFeatures
     targets: ClassNumbers
+    pictures: Pictures | None = None  # where a method is to see them
+
+    def at(self, rows: NDArray[np.intp]) -> "Samples":
+        """Copy some of them."""
+        seen = None if self.pictures is None else self.pictures.at(rows)
+        return Samples(self.features[rows], self.targets[rows], seen)
 
 
 def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]:
@@ -120,7 +127,7 @@ def validation_split(samples: Samples, seed: int = 0) -> tuple[Samples, Samples]
         )
     held_out = rank % _FOLDS == np.minimum(counts, _FOLDS)[samples.targets[order]] - 1
     parts = np.sort(order[~held_out]), np.sort(order[held_out])
-    train, validation = (Samples(samples.features[rows], samples.targets[rows]) for rows in parts)
+    train, validation = (samples.at(rows) for rows in parts)
     return train, validation
 
 
@@ -132,6 +139,7 @@ class Session:
     classes: list[int]  # as places in the sorted class names
     features: LayerFeatures  # (n, width)
     labels: ClassNumbers  # (n,), by order of arrival: those of the first session begin with 0
+    pictures: Pictures | None = None
 
 
 class ClassStream:
@@ -165,11 +173,17 @@ class ClassStream:
         for size in self._sizes[self._number :]:
             begin = sum(self.sizes)
             self._number += 1
-            features, labels = self._take(self._train, begin, begin + size)
-            yield Session(self._number, self._order[begin : begin + size], features, labels)
+            new, classes = self._take(self._train, begin, begin + size), self._order
+            given = (new.features, new.targets, new.pictures)
+            yield Session(self._number, classes[begin : begin + size], *given)
 
     def test(self) -> tuple[LayerFeatures, ClassNumbers]:
         """Return features, (n, width), and classes, (n,), of all classes handed out so far."""
+        seen = self.tested()
+        return seen.features, seen.targets
+
+    def tested(self) -> Samples:
+        """Return the test images of all classes handed out so far, with their class numbers."""
         if not self._number:
             raise VisvmError(
                 "No session has been learned, so there is nothing to test. Learn a session first.",
@@ -177,9 +191,9 @@ class ClassStream:
             )
         return self._take(self._test, 0, sum(self.sizes))
 
-    def _take(self, samples: Samples, begin: int, end: int) -> tuple[LayerFeatures, ClassNumbers]:
+    def _take(self, samples: Samples, begin: int, end: int) -> Samples:
         """Copy the images of the classes that arrive from `begin` to `end`, with class numbers."""
         number = np.full(int(samples.targets.max()) + 1, -1, dtype=np.intp)
         number[self._order[begin:end]] = np.arange(begin, end)
         rows = np.flatnonzero(number[samples.targets] >= 0)
-        return samples.features[rows], number[samples.targets[rows]]
+        return replace(samples.at(rows), targets=number[samples.targets[rows]])

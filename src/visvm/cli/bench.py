@@ -289,6 +289,7 @@ def _cost(
     """Return the line of a group of runs in the table, and its seconds and bytes."""
     from visvm.bench.estimate import estimate
     from visvm.bench.features import count_missing, seconds_per_image
+    from visvm.bench.methods import METHODS
     from visvm.bench.runner import missing_runs
     from visvm.encoders.cache import FeatureCache
     from visvm.head.memory import human_bytes, peak_bytes
@@ -296,8 +297,10 @@ def _cost(
     runs, encoded_by = missing_runs(group, results), (group.data, group.encoder, group.transform)
     with FeatureCache() as cache:
         n_missing = count_missing(*encoded_by, cache) if runs else 0
-    encoding = n_missing * seconds_per_image(*encoded_by) if n_missing else 0.0
-    costs = [estimate(group, run, speed) for run in runs]
+    timed = n_missing or any(METHODS[run.method].traits.trains for run in runs)
+    each = seconds_per_image(*encoded_by) if timed else 0.0
+    encoding = n_missing * each
+    costs = [estimate(group, run, speed, each) for run in runs]
     learning = sum(cost.seconds for cost in costs)
     most = max((cost.n_bytes for cost in costs), default=0)
     n_bytes = (peak_bytes() or 0) + group.feature_bytes() + most

@@ -8,7 +8,7 @@ import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -63,6 +63,16 @@ FAMILIES = {
 
 # Settings that change the features and leave no trace in the weights.
 _SETTINGS = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
+
+
+class Inside(NamedTuple):
+    """What an encoder computes with, for code that computes the same in another way."""
+
+    weights: "dict[str, torch.Tensor]"  # by their names without the tower's
+    blank: "torch.Tensor"  # what enters the blocks of a black picture, (tokens, width)
+    heads: int
+    activation: str
+    epsilon: float
 
 
 class TowerEncoder:
@@ -180,6 +190,24 @@ class TowerEncoder:
                     )
                 features = parts[name](features)
         return cast(Projected, features.cpu().numpy())
+
+    @property
+    def has_cls(self) -> bool:
+        """Whether a block's feature is a token, and not the mean over patches."""
+        return self._family.has_cls
+
+    def inside(self) -> Inside:
+        """Return its weights and settings."""
+        torch, _ = import_torch()
+        config, side = cast(Any, self._module.config), self.preprocessing.size
+        weights = {plain_name(name): value for name, value in self._module.state_dict().items()}
+        parts = {plain_name(name): part for name, part in self._module.named_modules()}
+        device = next(self._module.parameters()).device
+        with torch.inference_mode():
+            blank = torch.zeros(1, 3, side, side, device=device)
+            tokens = parts["embeddings"](blank, **self._options)[0]
+        heads, epsilon = config.num_attention_heads, config.layer_norm_eps
+        return Inside(weights, tokens, int(heads), str(config.hidden_act), float(epsilon))
 
     @property
     def tail(self) -> Tail | None:

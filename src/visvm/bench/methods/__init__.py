@@ -1,7 +1,8 @@
 """The learners that are compared, one file each; ``method`` says what a learner is.
 
 ``sums`` and ``linear`` are what several share; ``text``, ``gradient``,
-``gaussians`` and ``gda`` what those that lean on text do.
+``gaussians`` and ``gda`` what those that lean on text do, and
+``through`` and ``prompting`` what those that train through the encoder do.
 """
 
 from importlib import import_module
@@ -17,8 +18,13 @@ _FILES = (
     "acil",
     "ridge",
     "ranpac",
+    "ranpac_petl",
+    "l2p",
+    "dualprompt",
+    "coda_prompt",
     "lssvm",
     "vis",
+    "vis_adapter",
     "vis_oracle",
     "vis_text",
     "rapf",

@@ -12,8 +12,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from visvm.bench.kept import Kept
+from visvm.bench.pictures import Pictures
 from visvm.bench.streams import ClassNumbers
 from visvm.bench.texts import ClassTexts
+from visvm.bench.vit.trainable import Trainable
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.joint import Tail
 from visvm.errors import EncoderError
@@ -40,6 +43,8 @@ class Setup:
     tail: Tail | None = None  # the encoder's last norm and projection apart, where they are known
     texts: ClassTexts | None = None  # for methods that need text: of the classes that have arrived
     setting: str = ""  # name of the data set; with "-half" where half of its classes come first
+    trainable: Trainable | None = None  # the encoder, where it can be trained through
+    kept: Kept = field(default_factory=Kept)  # what an interrupted run had trained
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,19 @@ class Method(Protocol):
         """Return what was trained, kept and chosen so far."""
 
 
+class SeeingMethod(Protocol):
+    """A learner that needs "images": it is given the pictures beside their features."""
+
+    def learn(self, features: LayerFeatures, labels: ClassNumbers, pictures: Pictures) -> None:
+        """Learn one session, as a ``Method`` does."""
+
+    def predict(self, features: LayerFeatures, pictures: Pictures) -> ClassNumbers:
+        """Return class numbers, (n,)."""
+
+    def costs(self) -> Costs:
+        """Return what was trained, kept and chosen so far."""
+
+
 @dataclass(frozen=True)
 class Traits:
     """What time and memory follow from, beside an LS-SVM on the final block."""
@@ -78,6 +96,9 @@ class Traits:
     refits: bool = False  # learns all images anew in every session
     resplits: bool = False  # chooses λ on a split of every session, not of the first alone
     dense: bool = False  # holds a D × D matrix from the start
+    # through the encoder: "first" in the first session only, after which all images are encoded
+    # anew; "every" in every session, after which the test images are
+    trains: Literal["", "first", "every"] = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +110,7 @@ class Entry:
     """
 
     name: str  # as recipes, rows and tables have it
-    factory: Callable[..., Method] | None  # None if nobody has written it yet
+    factory: Callable[..., Any] | None  # None if nobody has written it yet
     kind: MethodKind = "baseline"
     needs: tuple[Need, ...] = ("features",)
     revision: int = 1
@@ -112,7 +133,7 @@ class Entry:
             if name in self.options and self.options[name] != value
         }
 
-    def make(self, setup: Setup, **options: Any) -> Method:
+    def make(self, setup: Setup, **options: Any) -> Any:
         """Make a method that has learned nothing yet."""
         if self.factory is None:
             raise EncoderError(
