@@ -108,6 +108,7 @@ def test_what_is_there_is_not_replaced(joined, do, visvm, place):
     do("masked", "join", "north.visvm", "north", "north.key")
     assert (place / "north.key").read_bytes() == key
     assert (place / "north.card").exists()
+    (place / "here.card").write_text("BEGIN:VCARD")  # or the card of another site
     for words, code in (
         (("join", "south.visvm", "north", "north.key"), "file-exists"),
         (("join", "south.visvm", "north", "x.card"), "masked-key-name"),
@@ -119,10 +120,26 @@ def test_what_is_there_is_not_replaced(joined, do, visvm, place):
         (("sums", "north.card", "a.roster", "north.sums", "x"), "masked-note"),
         (("sums", "north.key", "a.roster", "south.sums", "x"), "masked-other-site"),
         (("total", "m.visvm", "a.roster", "m.visvm", "north.card"), "output-is-model"),
+        (("total", "m.visvm", "a.roster", "a.roster", "north.card", "--force"), "output-is-input"),
+        (
+            ("sums", "north.key", "a.roster", "north.sums", "north.key", "--force"),
+            "output-is-input",
+        ),
+        (
+            ("roster", "m.visvm", "north.card", "north.card", "west.card", "--force"),
+            "output-is-input",
+        ),
+        (
+            ("reveal", "north.key", "a.roster", "north.key", "--without", "west", "--force"),
+            "output-is-input",
+        ),
+        (("join", "south.visvm", "south", "here.key"), "file-exists"),
         (("total", "m.visvm", "a.roster", "x", "nothing"), "file-missing"),
     ):
         refused(visvm("masked", *words), code=code)
     assert not (place / "x").exists()
+    assert not (place / "here.key").exists()
+    assert (place / "here.card").read_text() == "BEGIN:VCARD"
 
 
 def test_a_card_may_name_more_classes_than_there_are(place, do, visvm):

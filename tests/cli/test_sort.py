@@ -42,6 +42,46 @@ def tree(folder):
     }
 
 
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_photos_are_not_written_through_a_link_or_a_file(visvm, tmp_path, kind):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    if kind == "link":
+        (tmp_path / "out/red").symlink_to(tmp_path / "elsewhere")
+    else:
+        (tmp_path / "out/red").write_text("mine")
+    code, out, _ = visvm("sort", "m.visvm", "new", "out", "--unknown", "off", "--yes", "--json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "folder-is-link")
+    assert os.listdir("out") == ["red"]
+    assert os.listdir("elsewhere") == []
+
+
+def test_a_name_is_no_markup(visvm):
+    code, out, err = visvm("sort", "m.visvm", "new", "[/x]", "--unknown", "off", "--dry-run")
+    assert code == 0, err
+    assert "copies to make in [/x]" in out
+
+
+def test_what_is_read_is_not_written_over(visvm, tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text("photos/red/0-0.png,red\nphotos/blue/0-0.png,blue\n")
+    (tmp_path / "model").write_bytes((tmp_path / "m.visvm").read_bytes())
+    (tmp_path / "a.png").write_bytes((tmp_path / "photos/red/0-0.png").read_bytes())
+    before = {name: (tmp_path / name).read_bytes() for name in ("mine.csv", "model", "a.png")}
+    for words in (
+        ("card", "model", "--out", "model"),
+        ("explain", "model", "a.png", "--out", "a.png"),
+        ("check", "mine.csv", "--model", "model", "--fix-list", "model"),
+        ("check", "mine.csv", "--model", "model", "--fix-list", "mine.csv"),
+        ("check", "mine.csv", "--model", "model", "--fix-list", "photos/red/0-0.png"),
+        ("export", "model", "tiny.onnx", "--encoder", "tiny.onnx"),
+    ):
+        code, out, _ = visvm(*words, "--force", *(() if words[0] == "card" else ("--json",)))
+        assert code == 2, words
+        assert words[0] == "card" or json.loads(out)["error"]["code"] == "output-is-input", words
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
 def test_photos_go_into_a_folder_for_every_answer(visvm):
     code, out, _ = visvm("sort", "m.visvm", "new", "out", "--unknown", "off", "--dry-run")
     assert code == 0

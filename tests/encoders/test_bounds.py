@@ -56,7 +56,9 @@ def bmp(width, height, runs):
 
 
 PROFILE = chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1 << 20)))
+EXIF = b"\xff\xe1\x00\x10Exif\0\0" + bytes(8)
 EXCESSIVE = {
+    "jpeg with 101 segments of EXIF": PROGRESSIVE[:2] + EXIF * 101 + PROGRESSIVE[2:],
     "jpeg of 3 000 scans": with_scans(PROGRESSIVE, 3000),
     "jpeg of many scans of many pixels": with_size(with_scans(PROGRESSIVE, 40), 9000, 9000),
     "jpeg of a million segments": b"\xff\xd8" + b"\xff\xe5\0\2" * 10**6 + PROGRESSIVE[2:],

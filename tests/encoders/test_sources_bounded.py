@@ -8,6 +8,7 @@ import pytest
 
 from visvm.encoders import sources
 from visvm.encoders.sources import MAX_BYTES, RemoteFile, content_of
+from visvm.errors import VisvmError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 
@@ -51,6 +52,43 @@ def test_a_link_to_a_device_is_refused(tmp_path, content, device):
     (tmp_path / "endless.png").symlink_to(device)
     with pytest.raises(OSError, match="ordinary file"):
         content(tmp_path / "endless.png")
+
+
+def _readers():
+    """What else reads a file that others may have written, and the ending of its name."""
+    from visvm.bench import diagnoses
+    from visvm.bench.recipe import read_recipe
+    from visvm.cli.masked import _named_classes
+    from visvm.cli.text import _content
+    from visvm.encoders.onnx import _describe
+    from visvm.encoders.texts import read_texts
+    from visvm.learning.labelled import read_labelled
+
+    return {
+        "recipe.toml": lambda path: read_recipe(str(path)),
+        "diagnosis.json": diagnoses._read,
+        "classes.txt": lambda path: _named_classes(str(path), None),
+        "names.names": _content,
+        "tiny.onnx.json": lambda path: _describe(path.with_suffix("")),
+        "texts.npz": read_texts,
+        "table.csv": read_labelled,
+    }
+
+
+@pytest.mark.parametrize("name", _readers())
+@pytest.mark.parametrize("kind", ["pipe", "device", "holes"])
+def test_neither_is_any_other_file_that_never_ends(tmp_path, name, kind):
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 10 * 2**30)
+    with pytest.raises((VisvmError, OSError)) as caught:
+        _readers()[name](path)
+    assert "ordinary file" in str(caught.value) or "larger than" in str(caught.value)
 
 
 def test_a_file_of_holes_is_refused_before_it_is_read(tmp_path, content):

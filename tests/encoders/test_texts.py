@@ -120,10 +120,50 @@ def test_what_is_no_archive_is_refused(tmp_path, content):
 
 
 def test_a_file_that_swells_is_refused(file, monkeypatch):
-    monkeypatch.setattr("visvm.encoders.texts._MAX_BYTES", 10)
+    monkeypatch.setattr("visvm.encoders.texts._LEAST_BYTES", 1000)
+    arrays = {**arrays_of(file), "more": np.zeros(10**6)}
+    np.savez_compressed(file, **arrays)
     with refused("text-file-invalid", InputError) as caught:
         read_texts(file)
-    assert "gigabyte" in str(caught.value)
+    assert "far more" in str(caught.value)
+    monkeypatch.setattr("visvm.encoders.texts._MAX_BYTES", 10)
+    with refused("text-file-invalid", InputError):
+        read_texts(file)
+
+
+def changed(file, name, descr, shape, data=b"", packed=zipfile.ZIP_STORED):
+    """Exchange one array of a file for bytes that say they are such a one."""
+    header = io.BytesIO()
+    said = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, said)
+    with zipfile.ZipFile(file) as archive:
+        parts = {part: archive.read(part) for part in archive.namelist() if part != "digest.npy"}
+    parts[f"{name}.npy"] = header.getvalue() + data
+    with zipfile.ZipFile(file, "w", packed) as archive:
+        for part, content in parts.items():
+            archive.writestr(part, content)
+
+
+@pytest.mark.parametrize(
+    ("name", "descr", "shape", "data"),
+    [
+        ("names", "<U0", (10**12,), b""),  # a number of texts that take no bytes
+        ("prompts", "<U0", (10**12,), b""),
+        ("names", "<U1", (2,), b"\xff" * 8),  # no letters
+        ("scale", "<c16", (), bytes(16)),
+    ],
+)
+def test_what_numpy_reads_and_nobody_wrote_is_refused(file, name, descr, shape, data):
+    changed(file, name, descr, shape, data)
+    with refused("text-file-invalid", InputError):
+        read_texts(file)
+
+
+def test_an_archive_that_is_packed_otherwise_is_refused(file):
+    changed(file, "scale", "<f8", (), bytes(8), zipfile.ZIP_LZMA)
+    with refused("text-file-invalid", InputError) as caught:
+        read_texts(file)
+    assert "numpy never does" in str(caught.value)
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 import functools
 import http.server
 import json
+import os
 import re
 import threading
 
@@ -55,6 +56,11 @@ def test_a_folder_of_a_hub_is_read_again_without_sums(place, tmp_path):
     photos = sorted((folder / "photos").rglob("*.png"))
     assert again.predict(photos) == model.predict(photos)
     assert not again.can_learn
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/README.md").write_text("# A project\n")
+    with refused("folder-foreign", ModelFileError):
+        model.save_pretrained(tmp_path / "mine")
+    assert os.listdir(tmp_path / "mine") == ["README.md"]
     model.save_pretrained(tmp_path / "birds", sums=True)
     assert ImageClassifier.from_pretrained(tmp_path / "birds", cache=False).can_learn
 

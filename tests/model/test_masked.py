@@ -17,6 +17,7 @@ from privacy_attack import Descent, Seen
 from scipy.stats import chisquare
 
 from tests.refusals import refused
+from visvm.errors import IncompatibleModelError, MemoryLimitError, ModelFileError
 from visvm.head.head import Head
 from visvm.head.settle import HeadOptions, settle
 from visvm.head.statistics import Statistics
@@ -47,7 +48,7 @@ def base():
 def site_of(base, number, X, y):
     """The sums of a site, as ``learn_statistics`` makes them."""
     blank = changes.for_site(base, f"{number:016x}")
-    return SiteStatistics(replace(blank, head=blank.head.learned(X, y)))
+    return SiteStatistics(replace(blank, head=blank.head.learned(X, y), learned=("photos",)))
 
 
 @pytest.fixture
@@ -100,6 +101,40 @@ def test_the_total_is_that_of_a_plain_merge(base, sites, dropped, tmp_path):
     files = files_of(tmp_path, keys, roster, sites, dropped)
     total = masked.total(base, roster, files)
     assert_merged(base, total, [each for n, each in enumerate(sites) if n not in dropped])
+
+
+def test_a_total_that_names_no_sites_is_not_merged(base, sites, tmp_path):
+    """As an older version wrote it: it could be added a second time, beside its sites."""
+    keys, roster = round_of(base, sites)
+    total = masked.total(base, roster, files_of(tmp_path, keys, roster, sites))
+    older = SiteStatistics(replace(total.model, sites=()))
+    with refused("merge-nameless", IncompatibleModelError):
+        merging.merged(base, [older])
+    assert merging.merged(base, [total]).site is None
+
+
+@pytest.mark.parametrize(
+    "label", ["\x1b[2J", "a\u202eb", "", "\u200b", " red", "e\u0301", 2**63, -(2**63)]
+)
+def test_classes_that_no_model_has_are_refused_in_notes(base, sites, tmp_path, label):
+    card = rounds.join(sites[0].model, "north", CLASSES).card
+    rounds.write_note(tmp_path / "a.card", msgspec.structs.replace(card, classes=[label]))
+    with refused("masked-note", ModelFileError):
+        rounds.read_note(tmp_path / "a.card", rounds.Card)
+
+
+def test_a_roster_asks_for_no_more_memory_than_there_is(base, sites, tmp_path, monkeypatch):
+    keys, roster = round_of(base, sites)
+    monkeypatch.setattr(masked, "available_bytes", lambda: 1000)
+    with refused("memory-limit", MemoryLimitError):
+        masked.mask(keys[0], roster, sites[0])
+    many = [f"class {number}" for number in range(10**5)]
+    large = msgspec.structs.replace(roster, classes=many)
+    monkeypatch.setattr(masked.np, "zeros", lambda *_, **__: pytest.fail("memory was taken"))
+    MaskedSums = masked.MaskedSums
+    MaskedSums(large.id, keys[0].card.site, {}, np.arange(9, dtype=np.uint64)).save(tmp_path / "x")
+    with refused("file-altered", ModelFileError):
+        masked.total(base, large, [tmp_path / "x"])
 
 
 def test_the_total_is_merged_once_and_taken_out_again(base, sites, tmp_path):

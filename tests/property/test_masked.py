@@ -44,7 +44,8 @@ def test_the_total_is_that_of_a_plain_merge(data):
         own = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True), "own")
         blank = changes.for_site(base, f"{number:016x}")
         learned.append(photos(data.draw(st.integers(1, 60), "n"), own))
-        sites.append(SiteStatistics(replace(blank, head=blank.head.learned(*learned[-1]))))
+        own_head = blank.head.learned(*learned[-1])
+        sites.append(SiteStatistics(replace(blank, head=own_head, learned=("photos",))))
         keys.append(rounds.join(blank, str(number), classes[own].tolist()))
     roster = rounds.make_roster(base, [keys[number].card for number in order], 10**5)
     here = [number for number in order if number not in dropped]

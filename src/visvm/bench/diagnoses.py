@@ -15,7 +15,7 @@ from visvm.bench.methods.text import joint
 from visvm.bench.rows import Run, Share
 from visvm.bench.streams import Samples, validation_split
 from visvm.bench.texts import require_kinship
-from visvm.encoders.files import replacing
+from visvm.encoders.files import read_file, replacing
 from visvm.errors import InputError, shown
 from visvm.progress import Progress
 
@@ -111,7 +111,7 @@ def is_there(folder: Path, run: Run) -> bool:
 
 def _read(path: Path) -> Diagnosis:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Diagnosis)
+        return msgspec.json.decode(read_file(path), type=Diagnosis)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(
             f"{shown(path)} is not a diagnosis ({error}). Remove it, or make it again.",

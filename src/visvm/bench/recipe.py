@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from visvm.encoders.files import MOST_OF_TEXT, read_file
 from visvm.errors import InputError
 
 MAX_SEED = 2**32 - 1  # the greatest that numpy takes
@@ -78,7 +79,7 @@ def read_recipe(name: str) -> Recipe:
     if name.endswith(".toml"):
         path = Path(name).expanduser()
         try:
-            return _parse(path.read_text("utf-8"), path.stem)
+            return _parse(read_file(path, MOST_OF_TEXT).decode(), path.stem)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"The recipe {path} cannot be read ({error}). Check the path.",
@@ -96,7 +97,7 @@ def read_recipe(name: str) -> Recipe:
 def _parse(text: str, name: str) -> Recipe:
     try:
         said = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(
             f"The recipe {name} is not valid TOML ({error}). Correct it.", code="recipe-no-toml"
         ) from error

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from visvm.encoders.files import flush_folder, make_folder
+from visvm.encoders.files import flush_folder, make_folder, read_file
 from visvm.errors import InputError, VisvmError
 from visvm.head.checks import is_positive
 
@@ -148,7 +148,7 @@ def read_rows(folder: Path) -> list[Row]:
 
 def _content(path: Path) -> bytes:
     """Read a file without the zeros that a power cut may have left at its end."""
-    return path.read_bytes().rstrip(b"\0")
+    return read_file(path).rstrip(b"\0")
 
 
 def _is_torn(last: bytes) -> bool:

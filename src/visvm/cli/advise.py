@@ -15,6 +15,7 @@ from visvm.cli.options import (
     Where,
     home,
     require_absent,
+    require_unread,
 )
 from visvm.errors import InputError, shown
 
@@ -84,6 +85,7 @@ def explain(
 
     output = output or Path(f"{Path(image).stem}-explained.png")
     _check_picture(output, force)
+    require_unread(output, image, model, encoder)
     advisor = ImageAdvisor.load(model, encoder=encoder, for_prediction=True)
     wanted = as_number(label) if label is not None and advisor.numbers else label
     with progress_bars(quiet) as progress:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from visvm.cli.options import ModelPath, Quiet, Where, home, require_absent
+from visvm.cli.options import ModelPath, Quiet, Where, home, require_absent, require_unread
 
 
 def card(
@@ -33,6 +33,7 @@ def card(
     from visvm.model.card import model_card
 
     if output is not None:
+        require_unread(output, model, encoder)
         require_absent(output, force)
     classifier = ImageClassifier.load(model, encoder=encoder, for_prediction=True)
     evaluation = None

@@ -16,6 +16,7 @@ from visvm.cli.options import (
     home,
     require_absent,
     require_page,
+    require_unread,
 )
 from visvm.errors import shown
 
@@ -75,6 +76,8 @@ def check(
     if fix_list is not None:
         require_absent(fix_list, force)
     written = [out for out in (html, fix_list) if out is not None]
+    for out in written:
+        require_unread(out, folder, model, encoder)
     if model is None:
         given: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
         classifier = ImageClassifier(**given, cache=not no_cache)
@@ -83,10 +86,11 @@ def check(
     photos = read_labelled(folder, nested=nested)
     with progress_bars(quiet) as progress:
         found = classifier.check(photos.sources, photos.labels, progress=progress)
+    if fix_list is not None:  # which may refuse a file's name: then nothing is written
+        require_unread(fix_list, *(each for each in photos.sources if isinstance(each, Path)))
+        write_fix_list(fix_list, photos, found)
     if html is not None:
         write_check_page(html, folder, found)
-    if fix_list is not None:
-        write_fix_list(fix_list, photos, found)
     if written and not quiet:
         note(f"written: {', '.join(map(str, written))}")
     answer(found, lambda: show_check(found, folder), as_json=as_json)

@@ -15,6 +15,7 @@ from visvm.cli.options import (
     home,
     require_new,
     require_other,
+    require_unread,
 )
 from visvm.errors import InputError
 
@@ -191,6 +192,7 @@ def _export_portable(
 
     predictor = ImagePredictor.load(model, encoder=given.pop("encoder", None), for_prediction=True)
     require_other(output, model, "Exporting")
+    require_unread(output, predictor.encoder_name)
     with progress_bars(quiet) as progress:
         if web:
             made = predictor.export_web(output, replaces=force, progress=progress, **given)

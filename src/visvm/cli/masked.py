@@ -3,6 +3,7 @@
 ``model/masked.py`` says how it works, and what it does not hold against.
 """
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,13 +19,14 @@ from visvm.cli.options import (
     home,
     require_new,
     require_other,
+    require_unread,
 )
 from visvm.cli.plain import PlainCommand, PlainGroup
 from visvm.errors import InputError, ModelFileError, shown
 
 if TYPE_CHECKING:
     from visvm.model.labels import Label
-    from visvm.model.rounds import Reveal, Roster
+    from visvm.model.rounds import Card, Reveal, Roster
     from visvm.model.sites import SiteStatistics
 
 masked_app = typer.Typer(
@@ -92,21 +94,39 @@ def masked_join(
         if (known.card.site, known.card.classes) != (made.card.site, made.card.classes):
             require_new(key, force=False)
         made = known  # after a kill, perhaps before the card was written
-    else:
-        write_note(key, made)
-    write_note(card, made.card)
+    if not _is_card(card, made.card):
+        if not key.exists():
+            write_note(key, made)
+        write_note(card, made.card)
     n = len(made.card.classes)
     said = f"{shown(card)}: send it to the collector; it names {n} classes. Keep {shown(key)}."
     answer({"card": card, "key": key, "classes": n}, said, as_json=as_json, quiet=quiet)
 
 
+def _is_card(path: Path, card: "Card") -> bool:
+    """Whether a file is this very card; refuse another one, as of a site that sent its own."""
+    from visvm.model.rounds import Card, read_note
+
+    if not os.path.lexists(path):
+        return False
+    with suppress(ModelFileError):
+        if read_note(path, Card) == card:
+            return True
+    raise ModelFileError(
+        f"{shown(path)} already exists. Choose another name for KEY.", code="file-exists"
+    )
+
+
 def _named_classes(classes: str, nested: bool | None) -> "list[Label]":
+    from visvm.encoders.files import MOST_OF_TEXT, read_file
+    from visvm.encoders.sources import expanded
     from visvm.learning.labelled import read_labelled
 
     if not classes.endswith(".txt"):
         return list(read_labelled(classes, nested=nested).labels)
     try:
-        return [line for line in Path(classes).read_text("utf-8").splitlines() if line.strip()]
+        text = read_file(expanded(classes), MOST_OF_TEXT).decode()
+        return [line for line in text.splitlines() if line.strip()]
     except ValueError as error:
         raise InputError(
             f"{shown(classes)} is not text in UTF-8. Save it so.", code="masked-classes"
@@ -132,6 +152,7 @@ def masked_roster(
     from visvm.model.rounds import Card, make_roster, read_note, write_note
 
     require_other(output, model, "The roster")
+    require_unread(output, *cards)
     whole = read(model)
     changes.require_sums(whole, "be the base of a round")
     roster = make_roster(whole, [read_note(path, Card) for path in cards], most_images)
@@ -186,6 +207,7 @@ def masked_sums(
     from visvm.model.sites import SiteStatistics
 
     require_other(output, sums, "Masking")
+    require_unread(output, key, roster)
     who = read_note(roster, Roster)
     read_note(key, Key)  # before a lock is made beside it
     with locked(key), locked(output):
@@ -226,6 +248,7 @@ def masked_reveal(
     from visvm.model.masked import reveal
     from visvm.model.rounds import Key, Roster, read_note, write_note
 
+    require_unread(output, key, roster)
     who = read_note(roster, Roster)
     read_note(key, Key)
     with locked(key):
@@ -264,6 +287,7 @@ def masked_total(
     from visvm.model.sites import SiteStatistics
 
     require_other(output, model, "The total")
+    require_unread(output, roster, *files)
     sums = total(read(model, sums=False), read_note(roster, Roster), files)
     if force or not (output.exists() and _holds(SiteStatistics.load(output), sums)):
         require_new(output, force)

@@ -334,6 +334,14 @@ def require_other(output: Path, model: Path, writing: str) -> None:
         raise ModelFileError(advice, code="output-is-model")
 
 
+def require_unread(output: Path, *read: str | Path | None) -> None:
+    """Refuse to write over a file that the same command reads, also by force."""
+    for each in read:
+        if each is not None and output.exists() and Path(each).exists() and output.samefile(each):
+            advice = f"{shown(output)} is read by this command. Choose another name for what it "
+            raise ModelFileError(advice + "writes.", code="output-is-input")
+
+
 def in_options(line: str) -> str:
     """Say with the names of options what a message says with those of Python's parameters.
 

@@ -103,6 +103,7 @@ def sort(
             skip_unreadable,
         )
     moves = planned(found, output, predictor.classes_, link=link)
+    _check_folders(moves)
     to_do = [move for move in moves if not move.there]
     if not dry_run and to_do and not yes and not _agreed(moves, output, link, as_json):
         return
@@ -153,6 +154,18 @@ def _check_output(folder: Path, output: Path) -> None:
         )
     if _exists(output) and not output.is_dir():
         raise InputError(f"{output} is a file. Choose a folder.", code="output-is-file")
+
+
+def _check_folders(moves: "Sequence[Move]") -> None:
+    """Refuse to write through a link, which somebody else may have made, or into a file."""
+    for folder in dict.fromkeys(Path(move.target).parent for move in moves):
+        if folder.is_symlink() or (os.path.lexists(folder) and not folder.is_dir()):
+            what = "a link" if folder.is_symlink() else "a file"
+            raise InputError(
+                f"{shown(folder)} is {what}, and photos go into folders. Remove it, or choose "
+                "another OUT.",
+                code="folder-is-link",
+            )
 
 
 # Where photos go

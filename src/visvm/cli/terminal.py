@@ -87,7 +87,7 @@ def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()
 ) -> Table:
     """A table for people; the columns named in `right` are aligned there."""
-    result = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    result = Table(title=Text(escaped(title), "bold"), title_justify="left", header_style="bold")
     for column in columns:
         result.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:

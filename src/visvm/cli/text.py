@@ -6,13 +6,15 @@ Phrases come as a JSON file: of each class a list, or of each class what tells i
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from visvm.cli.options import Quiet, home
+from visvm.cli.options import Quiet, home, require_unread
 from visvm.cli.plain import PlainCommand, PlainGroup
+from visvm.encoders.files import MOST_OF_TEXT, read_file
 from visvm.errors import InputError, shown
 
 text_app = typer.Typer(help="Text features of class names.", no_args_is_help=True, cls=PlainGroup)
@@ -57,6 +59,7 @@ def encode(
     from visvm.encoders.text_tower import encode_names, load_text_encoder
     from visvm.encoders.texts import write_texts
 
+    _check_output(output, names, phrases)
     classes, prompts = _read_names(names), chosen_prompts(prompt or ["a photo of a {}."])
     said = [] if phrases is None else _read_phrases(phrases, classes)
     _check_phrase_prompt(phrase_prompt)
@@ -72,6 +75,26 @@ def encode(
         out().print(fact, markup=False)
 
 
+def _check_output(output: Path, *read: Path | None) -> None:
+    """Refuse to replace what is no file of text features."""
+    from visvm.encoders.texts import read_texts
+
+    require_unread(output, *read)
+    if output.suffix.lower() != ".npz":
+        raise InputError(
+            f"{shown(output)} would hold text features. Let its name end in .npz.",
+            code="ending-other",
+        )
+    if os.path.lexists(output):
+        try:
+            read_texts(output)
+        except InputError as error:
+            raise InputError(
+                f"{shown(output)} is there, and holds no text features. Give another --out.",
+                code="text-file-foreign",
+            ) from error
+
+
 def _read_names(path: Path) -> list[str]:
     names = [line.strip() for line in _content(path).splitlines() if line.strip()]
     if not names or len(set(names)) < len(names):
@@ -82,15 +105,16 @@ def _read_names(path: Path) -> list[str]:
 
 def _read_phrases(path: Path, classes: list[str]) -> list[tuple[str, int, int]]:
     """Return phrases, with the places of their class and of the one they compare it with, or -1."""
+    content = _content(path)
     try:
-        said: Any = json.loads(_content(path))
+        said: Any = json.loads(content)
         found = [
             (phrase, classes.index(name), -1 if other is None else classes.index(other))
             for name, about in said.items()
             for other, listed in (about.items() if isinstance(about, dict) else [(None, about)])
             for phrase in _listed(listed)
         ]
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"{shown(path)} does not hold phrases of these classes ({reason}). "
@@ -117,7 +141,7 @@ def _check_phrase_prompt(prompt: str) -> None:
 
 def _content(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return read_file(path, MOST_OF_TEXT).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{shown(path)} cannot be read ({error}). Check the path.", code="names-unreadable"

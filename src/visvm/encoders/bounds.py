@@ -16,6 +16,7 @@ from visvm.errors import ImageError
 _SEGMENTS: Final = 5_000  # of a JPEG
 _SCANS: Final = 100  # of a JPEG; programs write about 10
 _SCANNED_PIXELS: Final = 2_000_000_000  # pixels times scans
+_EXIF: Final = 100  # segments of a JPEG that Pillow joins, in a time that grows with their square
 _FILLING: Final = 65_536  # bytes between segments
 _CHUNKS: Final = 100_000  # of a PNG
 _COMPRESSED_CHUNKS: Final = 100  # texts and colour profiles, each of which may unpack to 1 MB
@@ -62,7 +63,7 @@ def _most(n: int, limit: int, what: str) -> None:
 
 
 def _check_jpeg(data: bytes) -> None:
-    place, n_segments, n_scans, pixels, filling = 2, 0, 0, 0, 0
+    place, n_segments, n_scans, n_exif, pixels, filling = 2, 0, 0, 0, 0, 0
     while (found := _MARKER.search(data, place)) and (kind := found[1][0]) != _END:
         n_segments += 1
         _most(n_segments, _SEGMENTS, "segments")
@@ -75,6 +76,8 @@ def _check_jpeg(data: bytes) -> None:
         if kind in _FRAMES:
             height, width = struct.unpack_from(">HH", data, place + 3)
             pixels = max(pixels, height * width)
+        n_exif += data.startswith(b"Exif\0\0", place + 2)
+        _most(n_exif, _EXIF, "segments of EXIF")
         n_scans += kind == _START_OF_SCAN
         _most(n_scans, _SCANS, "scans")
         _most(n_scans * pixels, _SCANNED_PIXELS, "pixels times scans")

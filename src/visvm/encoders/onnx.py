@@ -31,6 +31,7 @@ from visvm.encoders.encoder import (
     Projected,
     check_final,
 )
+from visvm.encoders.files import MOST_OF_TEXT, read_file
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
 from visvm.encoders.joint import Tail, read_tail
 from visvm.encoders.patches import take_form
@@ -279,7 +280,7 @@ def _describe(path: Path) -> tuple[list[str], Preprocessing, list[str]]:
     """Read which tensors are the blocks and positions, and how images are prepared."""
     beside = Path(f"{path}.json")
     try:
-        said = msgspec.json.decode(beside.read_bytes(), type=_Description)
+        said = msgspec.json.decode(read_file(beside, MOST_OF_TEXT), type=_Description)
         resize = said.size if said.resize is None else said.resize
         if resize < said.size:
             raise ValueError(f"resize {resize} is below size {said.size}")

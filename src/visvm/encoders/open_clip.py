@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from visvm.encoders.catalog import CLIP_MEAN, CLIP_STD
 from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.files import MOST_OF_TEXT, read_file
 from visvm.encoders.huggingface import UNREADABLE, load_module, normalisation, quiet
 from visvm.encoders.tower import CLIP_CLASS, TowerEncoder, first_line, import_torch, square_side
 from visvm.errors import EncoderError, WeightsError
@@ -151,7 +152,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        said: dict[str, Any] = json.loads(read_file(path, MOST_OF_TEXT))
     except (OSError, ValueError) as error:
         raise EncoderError(
             f"{path} cannot be read as JSON ({first_line(error)}). Correct or remove it.",

@@ -5,21 +5,19 @@ A path is a file of this machine. A URI is anything that pyarrow or fsspec can r
 go to fsspec, which may need a package of its own for them (extra ``ray``).
 """
 
-import errno
 import os
 import re
-import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from visvm.encoders.files import MOST_BYTES, read_bounded, read_file
 from visvm.encoders.images import find_images, is_image_name
 from visvm.encoders.memory import MemoryImage
 from visvm.errors import InputError
@@ -28,17 +26,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
-MAX_BYTES = 2**30
+MAX_BYTES = MOST_BYTES
 """No image file may be larger: reading one takes its size in memory."""
-
-_BINARY = getattr(os, "O_BINARY", 0)  # of Windows
-
-
-class SupportsRead(Protocol):
-    """A file that is open for reading."""
-
-    def read(self, size: int, /) -> Any:
-        """Return at most so many bytes."""
 
 
 class Readable(Protocol):
@@ -102,42 +91,8 @@ def listed(images: Any) -> list[Any]:
 def content_of(source: Source) -> bytes:
     """Return the content of an image file; raise an OSError if it cannot be read."""
     if isinstance(source, Path):
-        return _read(source)
+        return read_file(source, MAX_BYTES)
     return source if isinstance(source, bytes) else source.read_bytes()
-
-
-@contextmanager
-def opened_file(path: str | Path) -> Iterator[BinaryIO]:
-    """Open an ordinary file for reading: no device and no pipe, which may never end."""
-    # not blocking: opening a pipe would wait for somebody to write to it
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not an ordinary file")
-        yield file
-
-
-def _read(path: str | Path) -> bytes:
-    """Return the content of an ordinary file."""
-    with opened_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MAX_BYTES:  # before memory is taken for it
-            raise _too_large()
-        return _bounded(file, max(size + 1, 2**16))
-
-
-def _bounded(file: SupportsRead, likely: int = 2**22) -> bytes:
-    """Return all that a file has, in pieces of its likely size; refuse one that goes on and on."""
-    pieces: list[bytes] = []
-    while piece := file.read(likely):
-        pieces.append(bytes(piece))
-        if sum(map(len, pieces)) > MAX_BYTES:
-            raise _too_large()
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _too_large() -> OSError:
-    return OSError(errno.EFBIG, f"it is larger than {MAX_BYTES // 2**20} MiB")
 
 
 def expanded(path: str | Path) -> Path:
@@ -191,10 +146,10 @@ class RemoteFile:
         filesystem, path = _opened(self.uri)
         path = f"{path.rstrip('/')}/{self.below}" if self.below else path
         if filesystem.type_name == "local":
-            return _read(path)
+            return read_file(path, MAX_BYTES)
         try:
             with filesystem.open_input_stream(path) as file:
-                return _bounded(file)
+                return read_bounded(file, most=MAX_BYTES)
         except Exception as error:  # of any kind: a filesystem may be anybody's code
             raise OSError(_said(error)) from error
 

@@ -19,9 +19,11 @@ and may have
 """
 
 import hashlib
+import io
 import json
 import math
 import re
+import sys
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -33,12 +35,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visvm.encoders.files import replacing
+from visvm.encoders.files import read_file, replacing
 from visvm.errors import InputError, shown
 
 _MAX_BYTES = 2**30  # of all arrays of a file: far more than a million prompts take
+_LEAST_BYTES, _MOST_PACKED = 2**24, 20  # numbers hardly pack, names do
 _UNREADABLE = (
-    *(OSError, ValueError, KeyError, EOFError, RuntimeError, NotImplementedError),
+    *(OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
 )
 _NUMBER = re.compile(r"^\d+[._ ]+(?=\D)")
@@ -140,12 +143,14 @@ def unit(rows: NDArray[Any]) -> NDArray[Any]:
 def read_texts(path: Path) -> TextFeatures:
     """Read a file of text features; nothing in it runs."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(part.file_size for part in archive.infolist()) > _MAX_BYTES:
-                raise ValueError("it holds more than a gigabyte")
+        content = read_file(path, _MAX_BYTES)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            most = min(_MAX_BYTES, _LEAST_BYTES + _MOST_PACKED * len(content))
+            if sum(part.file_size for part in archive.infolist()) > most:
+                raise ValueError("it holds far more than its size")
             for part in archive.infolist():
                 _check_size(archive, part)
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return _texts({name: arrays[name] for name in arrays.files})
     except FileNotFoundError:
         raise InputError(
@@ -154,7 +159,7 @@ def read_texts(path: Path) -> TextFeatures:
             code="text-file-missing",
         ) from None
     except _UNREADABLE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(
             f"{shown(path)} cannot be read as text features ({reason}). Make it again.",
             code="text-file-invalid",
@@ -163,12 +168,15 @@ def read_texts(path: Path) -> TextFeatures:
 
 def _check_size(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
     """Refuse an array that says it is larger than its file, before memory is asked for."""
+    if part.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{part.filename} is packed in a way that numpy never does")
     with archive.open(part) as file:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0
         read = read if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
-    if math.prod(shape) * dtype.itemsize > part.file_size:
+    # empty texts take no bytes, but time
+    if math.prod(shape) * max(dtype.itemsize, 1) > part.file_size:
         raise ValueError(f"{part.filename} is said to be larger than it is")
 
 
@@ -250,6 +258,9 @@ def _unit_rows(rows: NDArray[Any], what: str) -> NDArray[np.float32]:
 def _strings(array: NDArray[Any]) -> tuple[str, ...]:
     if array.ndim != 1 or array.dtype.kind != "U":
         raise ValueError(f"texts of shape {array.shape} and type {array.dtype}")
+    native = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("=")))
+    if native.size and native.view(np.uint32).max() > sys.maxunicode:
+        raise ValueError("texts with letters that there are none of")
     return tuple(map(str, array))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from PIL import Image
 
-from visvm.encoders.sources import opened_file
+from visvm.encoders.files import opened_file
 from visvm.errors import ImageError, InputError, shown
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from PIL import Image
 
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
+from visvm.encoders.files import read_file
 from visvm.encoders.pipeline import encode_files, refuse_unreadable
 from visvm.encoders.sources import (
     ImageLike,
@@ -260,8 +262,8 @@ def _where(folder: str | Path, name: str) -> str:
 
 def _from_csv(table: Path) -> Labelled:
     try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
+        text = io.StringIO(read_file(table).decode("utf-8-sig"), newline="")
+        rows = [(number, row) for number, row in enumerate(csv.reader(text), start=1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(
             f"{shown(table)} cannot be read: {error}. Give a CSV file of path,label in UTF-8.",

@@ -11,6 +11,9 @@ from visvm.model.state import Model
 
 _MOST_CLASSES = 200  # in the table
 _MOST_CONFUSIONS = 10
+LIBRARY = "library_name: visvm"
+"""A line of every card."""
+
 _HUBS = {"Apache-2.0": "apache-2.0", "MIT": "mit"}  # licences as hubs write them
 
 
@@ -53,7 +56,7 @@ def _front_matter(model: Model, evaluation: Evaluation | None) -> str:
     licence = _licence(model)
     lines = [
         f"license: {_HUBS.get(licence or '', 'other')}",
-        "library_name: visvm",
+        LIBRARY,
         "pipeline_tag: image-classification",
         f"tags: {json.dumps(['visvm', 'image-classification', 'continual-learning'])}",
     ]

@@ -2,7 +2,8 @@
 
 import re
 
-_FORMULA = r"'*[=+\-@\t\r]"  # how text begins that spreadsheets run; a mark before it is ours
+# how text begins that spreadsheets run, also as wide letters; a mark before it is ours
+_FORMULA = "'*[=+\\-@\t\r\n＝＋－＠]"
 
 
 def percent(share: float | None, decimals: int = 1, unit: str = " %") -> str:

@@ -18,8 +18,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visvm.errors import IncompatibleModelError, InputError, ModelFileError, escaped, shown
+from visvm.errors import (
+    IncompatibleModelError,
+    InputError,
+    MemoryLimitError,
+    ModelFileError,
+    escaped,
+    shown,
+)
 from visvm.head.head import Head
+from visvm.head.memory import available_bytes, human_bytes
 from visvm.model.changes import now
 from visvm.model.container import Words, altered, content_digest, locked, opened, replace_file
 from visvm.model.header import SiteId
@@ -93,6 +101,7 @@ def mask(key: Key, roster: Roster, sums: SiteStatistics) -> "MaskedSums":
             "other site takes part in the round.",
             code="masked-holds-sites",
         )
+    _require_room(sums.model.head.settled.lift.width, len(roster.classes))
     statistics, n_sites = sums.model.head.statistics, len(roster.cards)
     words = as_words(statistics, np.array(roster.classes), roster.scale, n_sites)
     seeds = _seeds(key, roster)
@@ -100,6 +109,17 @@ def mask(key: Key, roster: Roster, sums: SiteStatistics) -> "MaskedSums":
         add_mask(words, seed, subtract=key.card.site > other)
     checks = {other: seed_check(seed) for other, seed in seeds.items()}
     return MaskedSums(roster.id, key.card.site, checks, words)
+
+
+def _require_room(width: int, n_classes: int) -> None:
+    """Refuse a roster with more classes than this machine has memory for, before any is taken."""
+    needed, room = 8 * n_words(width, n_classes), available_bytes()
+    if room is not None and needed > room:
+        raise MemoryLimitError(
+            f"Masked sums of the roster's {n_classes} classes need {human_bytes(needed)}; "
+            f"{human_bytes(room)} are free. Ask the collector why there are so many.",
+            code="memory-limit",
+        )
 
 
 def _seeds(key: Key, roster: Roster) -> dict[str, bytes]:
@@ -223,14 +243,17 @@ def total(model: Model, roster: Roster, files: Sequence[Path]) -> SiteStatistics
         )
     reveals = [read_note(path, Reveal) for path in files if _is_note(path)]
     width = model.head.settled.lift.width
-    sum_of_words = np.zeros(n_words(width, len(roster.classes)), dtype=np.uint64)
+    shape = (n_words(width, len(roster.classes)),)
+    sum_of_words = np.empty(0, dtype=np.uint64)
     checks: dict[str, Mapping[str, str]] = {}
     for path in files:
         if not _is_note(path):
             given = MaskedSums.load(path)
             _require_of_round(roster, given, checks, shown(path))
-            if given.words.shape != sum_of_words.shape:
+            if given.words.shape != shape:
                 raise altered(path, "words has the wrong shape")
+            if not checks:  # as much memory as a file has, not as a roster asks for
+                sum_of_words = np.zeros(shape, dtype=np.uint64)
             sum_of_words += given.words
             checks[given.site] = given.checks
     _require_reveals(roster, checks, reveals)
@@ -238,7 +261,8 @@ def total(model: Model, roster: Roster, files: Sequence[Path]) -> SiteStatistics
     for each in reveals:
         for other, seed in each.seeds.items():
             add_mask(sum_of_words, bytes.fromhex(seed), subtract=each.site < other)
-    sums = as_statistics(sum_of_words, np.array(roster.classes), width, roster.scale)
+    classes = np.array(roster.classes)
+    sums = as_statistics(sum_of_words, classes, width, roster.scale) if checks else None
     if sums is None:
         raise ModelFileError(
             "The masks do not cancel: a file was altered. Ask the sites for theirs once more.",

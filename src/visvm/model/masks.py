@@ -10,6 +10,7 @@ the other takes it away. The cryptography is that of the package of that name.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -93,9 +94,10 @@ def as_words(sums: Statistics, classes: Labels, scale: Scale, n_sites: int) -> W
             "Learn the sums without weights.",
             code="masked-fraction",
         )
-    columns[:-1] = np.ldexp(columns[:-1], unit)
-    columns[-1] = np.ldexp(columns[-1], scale.fraction_bits)
-    for part in (columns.ravel(), *_gram_columns(sums, unit - scale.exponent)):
+    with np.errstate(over="ignore"):  # which is seen below
+        columns[:-1] = np.ldexp(columns[:-1], unit)
+        columns[-1] = np.ldexp(columns[-1], scale.fraction_bits)
+    for part in chain([columns.ravel()], _gram_columns(sums, unit - scale.exponent)):
         if not (np.abs(part) < limit).all():  # which NaN is not, either
             raise InputError(
                 "The sums are too large for this round. Make a roster with a larger --most-images.",
@@ -111,7 +113,9 @@ def _gram_columns(sums: Statistics, unit: int) -> Iterator[Array]:
     scatter = sums.scatter.to_dense() if isinstance(sums.scatter, ThinScatter) else sums.scatter
     total, n = sums.feature_sum[:-1], sums.n_samples
     for place, factor in enumerate(total):
-        yield np.ldexp(scatter.matrix[place:, place] + total[place:] * (factor / n), unit)
+        with np.errstate(over="ignore"):  # which is seen where it is used
+            column = np.ldexp(scatter.matrix[place:, place] + total[place:] * (factor / n), unit)
+        yield column
 
 
 def as_statistics(words: Words, classes: Labels, width: int, scale: Scale) -> Statistics | None:

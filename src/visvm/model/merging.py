@@ -66,6 +66,7 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
             "Let it learn first, or leave it out.",
             code="merge-empty",
         )
+    _require_named(other.model)
     _require_same_encoder(model.encoder, other.model.encoder)
     for label in other.counts.keys() - set(sums.classes.tolist()):
         if not is_forgotten(label):
@@ -90,6 +91,16 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
         sites=(*model.sites, *added),
     )
     return changes.with_event(grown, "merge", n_images=other.n_images, site=other.site)
+
+
+def _require_named(given: Model) -> None:
+    """Refuse a total of masked sums that does not say which sites are in it, as older ones."""
+    if given.site is not None and not (given.sessions or given.sites or given.learned):
+        raise IncompatibleModelError(
+            "This total of masked sums does not say whose they are, so they could be added twice: "
+            "it is of an older version. Make it again with 'visvm masked total'.",
+            code="merge-nameless",
+        )
 
 
 def _require_same_encoder(mine: EncoderId, theirs: EncoderId) -> None:

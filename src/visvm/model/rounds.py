@@ -18,7 +18,7 @@ from visvm.model.labels import Label, check_label
 from visvm.model.masks import Scale, largest_mean_square, public_of, require_cryptography
 from visvm.model.state import Model
 
-_MOST_BYTES = 2**26  # of a note
+_MOST_BYTES = 2**24  # of a note: each label of it takes several times its size
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -129,6 +129,9 @@ def read_note(path: Path, kind: type[Note]) -> Note:
         if len(content) > _MOST_BYTES:
             raise ValueError("it is too large")
         note = msgspec.json.decode(content, type=kind)
+        for card in _cards_of(note):
+            for label in card.classes:
+                _check_class(label)
         if isinstance(note, Roster):
             _check_roster(note)
         return note
@@ -153,6 +156,20 @@ def write_note(path: Path, note: Card | Key | Roster | Reveal) -> None:
             f"{shown(path)} cannot be written: {error.strerror}. Choose another place.",
             code="file-unwritable",
         ) from error
+
+
+def _cards_of(note: Card | Key | Roster | Reveal) -> list[Card]:
+    if isinstance(note, Roster):
+        return note.cards
+    return [note] if isinstance(note, Card) else [note.card] if isinstance(note, Key) else []
+
+
+def _check_class(label: Label) -> None:
+    """Refuse what no class may be called, and numbers too large; a ValueError says what."""
+    if check_label(label, "a class") != label:
+        raise ValueError(f"the class {label!r:.80} is written in another way than visvm does")
+    if isinstance(label, int) and abs(label) >= 2**63:
+        raise ValueError(f"the class {label} is too large a number")
 
 
 def _check_roster(roster: Roster) -> None:

@@ -1,10 +1,12 @@
 """A folder as model hubs have it: the model's file, and its card."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
-from visvm.encoders.files import make_folder, replacing
+from visvm.encoders.files import MOST_OF_TEXT, make_folder, read_file, replacing
 from visvm.errors import EncoderError, ModelFileError, shown
-from visvm.model.card import model_card
+from visvm.model.card import LIBRARY, model_card
 from visvm.model.file import write
 from visvm.model.results import Evaluation
 from visvm.model.state import Model
@@ -15,6 +17,11 @@ MODEL, CARD = "model.visvm", "README.md"
 def save_folder(folder: Path, model: Model, evaluation: Evaluation | None) -> None:
     """Write the model's file and its card into a folder, which is made where there is none."""
     text = model_card(model, folder.resolve().name, evaluation)
+    if not _is_free(folder / CARD):
+        raise ModelFileError(
+            f"{shown(folder / CARD)} is there, and is no card of visvm. Give another folder.",
+            code="folder-foreign",
+        )
     try:
         make_folder(folder)
         with replacing(folder / CARD) as file:
@@ -26,6 +33,15 @@ def save_folder(folder: Path, model: Model, evaluation: Evaluation | None) -> No
             code="file-unwritable",
         ) from error
     write(folder / MODEL, model)
+
+
+def _is_free(card_file: Path) -> bool:
+    """Whether there is no such file, or a card of this."""
+    if not os.path.lexists(card_file):
+        return True
+    with suppress(OSError):
+        return f"\n{LIBRARY}\n".encode() in read_file(card_file, MOST_OF_TEXT)[:1000]
+    return False
 
 
 def folder_file(name: str | Path) -> Path:

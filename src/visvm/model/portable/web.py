@@ -9,8 +9,10 @@ from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
+import msgspec
+
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.files import flush_folder, written
+from visvm.encoders.files import flush_folder, holds, read_file, written
 from visvm.errors import ModelFileError, shown
 from visvm.head.familiarity import UNKNOWN
 from visvm.model.container import locked
@@ -30,6 +32,13 @@ _MANIFEST = {
     "display": "standalone",
     "icons": [{"src": "icon.svg", "sizes": "any", "type": "image/svg+xml"}],
 }
+
+
+class _About(msgspec.Struct):
+    """What a folder of this says of itself, as far as it is read again."""
+
+    made_by: str
+    names: list[str]
 
 
 def write_web(
@@ -103,7 +112,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
 def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Whether a folder has these files already."""
     with suppress(OSError):
-        return all((folder / name).read_bytes() == content for name, content in files.items())
+        return all(holds(folder / name, content) for name, content in files.items())
     return False
 
 
@@ -126,10 +135,9 @@ def _require_free(folder: Path, replaces: bool) -> None:
 
 def _is_ours(folder: Path) -> bool:
     """Whether a folder is of this, and has nothing else in it."""
-    with suppress(OSError, ValueError):
-        said = json.loads((folder / _ABOUT).read_bytes())
-        names = {each.name for each in folder.iterdir()}
-        return isinstance(said, dict) and said.get("made_by") == _MARK and names <= {*said["names"]}
+    with suppress(OSError, msgspec.MsgspecError, RecursionError):
+        said = msgspec.json.decode(read_file(folder / _ABOUT), type=_About)
+        return said.made_by == _MARK and {each.name for each in folder.iterdir()} <= {*said.names}
     return False
 
 

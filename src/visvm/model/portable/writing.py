@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visvm.encoders.encoder import Encoder
+from visvm.encoders.files import holds
 from visvm.encoders.graph import OUTPUT
 from visvm.encoders.loading import encoder_graph
 from visvm.encoders.transform import Transform
@@ -76,7 +77,7 @@ def write_onnx(
     """
     content, written = made_content(model, encoder, options)
     with locked(path):
-        if path.exists() and path.read_bytes() == content:
+        if holds(path, content):
             return replace(written, already_done=True)
         if path.exists() and not replaces:
             raise ModelFileError(
