@@ -39,23 +39,23 @@ def test_descent_finds_the_least_squares_and_follows_its_schedule():
     assert [cosine(4)(epoch) for epoch in (0, 2, 4)] == pytest.approx([1.0, 0.5, 0.0])
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam])
-def test_steps_are_those_of_the_formulas(kind):
+@pytest.mark.parametrize(("kind", "decay"), [(SGD, 0.2), (Adam, 0.0), (Adam, 0.2)])
+def test_steps_are_those_of_the_formulas(kind, decay):
     pulls = np.random.default_rng(0).normal(size=(5, 3))  # torch's own would import its compiler
     weights, wanted = tensor(np.ones(3)).requires_grad_(), np.ones(3)
-    optimizer = SGD([weights], 0.1, 0.2) if kind is SGD else Adam([weights], 0.1)
+    optimizer = SGD([weights], 0.1, decay) if kind is SGD else Adam([weights], 0.1, decay)
     past = []
     for step, pull in enumerate(pulls, start=1):
         weights.grad = tensor(pull)
         optimizer.step()
-        past.append(pull + 0.2 * wanted if kind is SGD else pull)
+        past.append(pull + decay * wanted if kind is SGD else pull)
         ages = np.arange(step)[::-1, None]
         if kind is SGD:
             wanted = wanted - 0.1 * (0.9**ages * past).sum(axis=0)
             continue
         mean = (0.1 * 0.9**ages * past).sum(axis=0) / (1 - 0.9**step)
         spread = (0.001 * 0.999**ages * np.square(past)).sum(axis=0) / (1 - 0.999**step)
-        wanted = wanted - 0.1 * mean / (np.sqrt(spread) + 1e-8)
+        wanted = (1 - 0.1 * decay) * wanted - 0.1 * mean / (np.sqrt(spread) + 1e-8)
     assert array(weights) == pytest.approx(wanted, abs=1e-5)
 
 

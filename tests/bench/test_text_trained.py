@@ -260,11 +260,13 @@ def test_without_concepts_it_is_refused():
 # PROOF
 
 
-def test_shared_tokens_are_those_of_attention_over_all_tokens_of_each_image():
+def test_products_are_those_of_attention_over_all_tokens_of_each_image():
     generator = np.random.default_rng(0)
     attention = proof.Attention.start(5, generator)
+    for place in (4, 5, 6):  # biases and gain are no longer those of the start
+        attention.weights[place] += 0.5 * tensor(generator.normal(size=5))
     images, shared = (tensor(generator.normal(size=(n, 5))) for n in (3, 7))
-    own, around = attention(images, shared)
+    own, products = attention(images, shared)
     q, k, v, output, bias, gain, shift = attention.weights
     for place, image in enumerate(images):
         tokens = torch.cat([image[None], shared])
@@ -272,17 +274,18 @@ def test_shared_tokens_are_those_of_attention_over_all_tokens_of_each_image():
         plain = weights @ (tokens @ v.T) @ output.T + bias + tokens
         normed = torch.nn.functional.layer_norm(plain, (5,), gain, shift)
         assert own[place].tolist() == pytest.approx(normed[0].tolist(), abs=1e-5)
-        assert around[place].numpy() == pytest.approx(normed[1:].numpy(), abs=1e-5)
+        wanted = (normed[1:] @ normed[0]).numpy()
+        assert products[place].numpy() == pytest.approx(wanted, abs=1e-5)
 
 
 def test_attention_that_puts_out_nothing_is_the_norm_of_its_input():
     attention = proof.Attention.start(4, np.random.default_rng(0))
     attention.weights[3] = torch.zeros(4, 4)
     images, shared = (tensor(np.random.default_rng(1).normal(size=(n, 4))) for n in (2, 3))
-    own, around = attention(images, shared)
-    assert own.numpy() == pytest.approx(torch.nn.functional.layer_norm(images, (4,)).numpy())
-    wanted = torch.nn.functional.layer_norm(shared, (4,)).numpy()
-    assert around[1].numpy() == pytest.approx(wanted)
+    own, products = attention(images, shared)
+    plain, beside = (torch.nn.functional.layer_norm(rows, (4,)) for rows in (images, shared))
+    assert own.numpy() == pytest.approx(plain.numpy())
+    assert products.numpy() == pytest.approx((plain @ beside.T).numpy(), abs=1e-5)
 
 
 def test_proof_learns_given_steps_enough():
@@ -297,6 +300,15 @@ def test_proof_counts_what_it_trains():
     assert learner.method.costs().trainable_parameters == attention + 2 * each
     # of CLIP ViT-B/16, as published: two maps, attention, prompts; and its scale, frozen here
     assert 2 * (512 * 512 + 512) + 4 * 512**2 + 3 * 512 + 3 * 512 == 1_576_961 - 1
+
+
+def test_published_settings_are_those_of_the_data_set_and_protocol():
+    wanted = {"cifar100-half": ("cifar100", 5, 64), "food101-half": ("food101-half", 5, 32)}
+    wanted |= {"food101": ("others", 10, 64), "imagenet-r": ("imagenet-r", 10, 48)}
+    for setting, (name, epochs, size) in wanted.items():
+        method = METHODS["proof"].make(Setup(DIMS, TAIL.project, setting=setting))
+        found = (method.proof_setting, method.fusion_epochs, method._how.batch_size)
+        assert found == (name, epochs, size)
 
 
 def test_the_maps_of_sessions_add_up():
@@ -318,7 +330,7 @@ def test_exemplars_are_kept_only_where_the_name_says_so():
     assert {label: len(rows) for label, rows in replay._memory.items()} == dict.fromkeys(
         range(6), 15
     )
-    assert replay.costs().choices == {"exemplars": 20}
+    assert replay.costs().choices == {"setting": "others", "exemplars": 20}
     assert replay.costs().state_bytes > plain.costs().state_bytes
 
 
@@ -334,6 +346,7 @@ def test_exemplars_are_kept_only_where_the_name_says_so():
         ("engine", "adapter_epochs", -1),
         ("clg-cbm", "bottleneck_epochs", 0),
         ("proof", "fusion_epochs", 0),
+        ("proof", "proof_setting", "none"),
     ],
 )
 def test_bad_options_are_refused(name, option, value):
@@ -355,6 +368,7 @@ def test_bad_options_are_refused(name, option, value):
         ("clg-cbm", "choice_epochs", 1),
         ("clg-cbm", "bottleneck_epochs", 3),
         ("proof", "fusion_epochs", 1),
+        ("proof", "proof_setting", "aircraft-half"),
     ],
 )
 def test_every_option_changes_the_answers(name, option, value):

@@ -20,7 +20,12 @@ from visvm.bench.methods.gradient import (
 )
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassScatter, ClassSums
-from visvm.bench.methods.text import project_final, require_tail, texts_of
+from visvm.bench.methods.text import (
+    project_final,
+    published_setting,
+    require_tail,
+    texts_of,
+)
 from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.texts import unit
@@ -88,8 +93,7 @@ class Engine:
         rerank_weight: float | None = None,
         adapter_epochs: int = 10,
     ) -> None:
-        own = (setup.setting, setup.setting.removesuffix("-half"), "others")
-        chosen = engine_setting or next(name for name in own if name in SETTINGS)
+        chosen = engine_setting or published_setting(setup, SETTINGS, "others")
         self.engine_setting = chosen
         require(chosen in SETTINGS, self, "engine_setting", f"one of {', '.join(SETTINGS)}")
         how = SETTINGS[chosen]

@@ -98,10 +98,10 @@ class SGD:
 
 
 class Adam:
-    """Adam as published, with its published constants."""
+    """Adam as published, with its published constants; AdamW where weights decay."""
 
-    def __init__(self, parameters: "Sequence[Tensor]", rate: float) -> None:
-        self.parameters, self.rate, self._n = list(parameters), rate, 0
+    def __init__(self, parameters: "Sequence[Tensor]", rate: float, decay: float = 0.0) -> None:
+        self.parameters, self.rate, self._decay, self._n = list(parameters), rate, decay, 0
         self._moments: list[Any] = [(0.0, 0.0)] * len(self.parameters)
 
     def step(self) -> None:
@@ -113,6 +113,7 @@ class Adam:
             first, second = 0.9 * first + 0.1 * pull, 0.999 * second + 0.001 * pull**2
             self._moments[place] = first, second
             spread = (second / (1.0 - 0.999**self._n)).sqrt() + 1e-8
+            parameter.data *= 1.0 - self.rate * self._decay
             parameter.data -= self.rate * first / (1.0 - 0.9**self._n) / spread
 
 

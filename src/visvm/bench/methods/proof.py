@@ -6,15 +6,19 @@ to::
 
     (1 - w)·softmax(qKᵀ)V + w·v,   w = sigmoid(q·k - logsumexp(qKᵀ))
 
-so only the image's own row costs anything by the image.
+so only the image's own row costs anything by the image. What is asked of the shared tokens is their
+products with the image's own token, behind a norm: these, too, follow from products of images with
+shared tokens, and no token of every pair of these is held.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from visvm.bench.methods.gradient import (
     SGD,
+    Adam,
     array,
     cosine,
     cross_entropy,
@@ -26,7 +30,7 @@ from visvm.bench.methods.gradient import (
 )
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.sums import ClassSums
-from visvm.bench.methods.text import project_final, texts_of
+from visvm.bench.methods.text import project_final, published_setting, texts_of
 from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.texts import unit
@@ -38,7 +42,29 @@ if TYPE_CHECKING:
 
 _LENGTH = 10.0  # of a text feature, about what CLIP puts out; files have them of unit length
 _N_PROMPTS = 3
-_CHUNK = 64  # images whose tokens are held at once
+_CHUNK = 1024  # images whose products are held at once
+_EPSILON = 1e-5  # of the norm, as torch has it
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Hyper-parameters as published for a data set and protocol."""
+
+    epochs: int = 10
+    batch_size: int = 64
+    rate: float = 0.001
+    adam: bool = False  # with the same decay of weights, in place of SGD
+
+
+SETTINGS = {
+    "cifar100": _Setting(5),
+    "imagenet-r": _Setting(batch_size=48),
+    "food101-half": _Setting(5, 32, 0.002),
+    "aircraft-half": _Setting(adam=True),
+    "others": _Setting(),
+}
+"""By data set, and for its protocol that begins with half of the classes where that differs."""
+_DECAY = 0.05
 
 
 class Attention:
@@ -60,29 +86,39 @@ class Attention:
         return cls([tensor(each) for each in (*maps, output, *vectors)])
 
     def __call__(self, images: "Tensor", shared: "Tensor") -> "tuple[Tensor, Tensor]":
-        """Return the tokens of images, (n, p), and of the shared ones beside each, (n, N, p)."""
+        """Return the tokens of images, (n, p), and their products with the shared ones, (n, N).
+
+        The shared token j beside image i is ``a_j + s_ij·(b_i - m_j)`` before its norm.
+        """
         import torch
 
-        q, k, v, output, *_ = self.weights
+        q, k, v, output, bias, gain, shift = self.weights
         scale = 1.0 / np.sqrt(images.shape[1])
-        keys, values = shared @ k.T, shared @ v.T
+        keys, values = shared @ k.T, shared @ v.T @ output.T
+        queries, own_keys = images @ q.T, images @ k.T
         logits = scale * (shared @ q.T) @ keys.T  # (N, N)
+        to_image = scale * own_keys @ (shared @ q.T).T  # (n, N)
+        share = torch.sigmoid(to_image - torch.logsumexp(logits, dim=1))
         own_values = images @ v.T @ output.T
-        mixed = torch.softmax(logits, dim=1) @ values @ output.T  # (N, p)
-        to_image = scale * (shared @ q.T) @ (images @ k.T).T  # (N, n)
-        share = torch.sigmoid(to_image - torch.logsumexp(logits, dim=1)[:, None]).T[..., None]
-        around = mixed + share * (own_values[:, None] - mixed)  # (n, N, p)
-        own_logits = scale * (images @ q.T) @ keys.T  # (n, N)
-        itself = scale * ((images @ q.T) * (images @ k.T)).sum(-1, keepdim=True)
-        shares = torch.softmax(torch.cat([own_logits, itself], dim=1), dim=1)
-        own = shares[:, :-1] @ (values @ output.T) + shares[:, -1:] * own_values
-        return self._normed(own + images), self._normed(around + shared)
+        itself = scale * (queries * own_keys).sum(-1, keepdim=True)
+        shares = torch.softmax(torch.cat([scale * queries @ keys.T, itself], dim=1), dim=1)
+        mixed_own = shares[:, :-1] @ values + shares[:, -1:] * own_values
+        tokens = torch.nn.functional.layer_norm(
+            mixed_own + images + bias, images.shape[-1:], gain, shift
+        )
+        mixed = torch.softmax(logits, dim=1) @ values  # (N, p)
+        a, b, m = (_centred(rows) for rows in (mixed + shared + bias, own_values, mixed))
+        along = a @ b.T - (a * m).sum(-1, keepdim=True)  # (N, n), as all that follow
+        apart = (b**2).sum(-1) - 2.0 * m @ b.T + (m**2).sum(-1, keepdim=True)
+        s, w = share.T, gain * tokens
+        squares = (a**2).sum(-1, keepdim=True) + 2.0 * s * along + s**2 * apart
+        lengths = (squares.clamp(min=0.0) / images.shape[1] + _EPSILON).sqrt()
+        products = (a @ w.T + s * ((b * w).sum(-1) - m @ w.T)) / lengths + tokens @ shift
+        return tokens, products.T
 
-    def _normed(self, rows: "Tensor") -> "Tensor":
-        import torch
 
-        *_, bias, gain, shift = self.weights
-        return torch.nn.functional.layer_norm(rows + bias, rows.shape[-1:], gain, shift)
+def _centred(rows: "Tensor") -> "Tensor":
+    return rows - rows.mean(-1, keepdim=True)
 
 
 class Proof:
@@ -95,15 +131,23 @@ class Proof:
 
     Parameters
     ----------
-    fusion_epochs : int
-        Of every session; published are 5 for CIFAR-100 and 10 for most others.
+    proof_setting : str, optional
+        The published hyper-parameters to use; by default those of the data set and protocol.
+    fusion_epochs : int, optional
+        Of every session, where they are to be others.
     """
 
     _n_exemplars = 0
 
-    def __init__(self, setup: Setup, *, fusion_epochs: int = 5) -> None:
-        self.fusion_epochs = fusion_epochs
-        require(is_count(fusion_epochs), self, "fusion_epochs", "a whole number of at least 1")
+    def __init__(
+        self, setup: Setup, *, proof_setting: str | None = None, fusion_epochs: int | None = None
+    ) -> None:
+        chosen = proof_setting or published_setting(setup, SETTINGS, "others")
+        self.proof_setting = chosen
+        require(chosen in SETTINGS, self, "proof_setting", f"one of {', '.join(SETTINGS)}")
+        self._how = SETTINGS[chosen]
+        self.fusion_epochs = self._how.epochs if fusion_epochs is None else fusion_epochs
+        require(is_count(self.fusion_epochs), self, "fusion_epochs", "a whole number of at least 1")
         self._setup, self._generator = setup, np.random.default_rng(setup.seed)
         self._means: ClassSums | None = None  # of unit features
         self._maps: list[Array] = []  # of images and of texts, all sessions together, (p, p + 1)
@@ -148,8 +192,8 @@ class Proof:
         memory = sum(each.nbytes for each in self._memory.values())
         kept = sum(each.nbytes for each in (*self._maps, self._prompts)) + self._means.nbytes
         kept += 4 * sum(each.numel() for each in self._attention.weights)
-        choices = {"exemplars": self._n_exemplars} if self._n_exemplars else {}
-        return Costs(self._n_trained, kept + memory, choices)
+        exemplars = {"exemplars": self._n_exemplars} if self._n_exemplars else {}
+        return Costs(self._n_trained, kept + memory, {"setting": self.proof_setting, **exemplars})
 
     def _parts(
         self,
@@ -172,10 +216,9 @@ class Proof:
         images = unit_rows(_affine(f, maps[0]))
         texts = unit_rows(_affine(tensor(_LENGTH * first), maps[1]))
         prototypes = unit_rows(_affine(means, maps[0]))
-        fused, shared = self._attention(images, torch.cat([texts, prototypes, prompts]))
+        _, products = self._attention(images, torch.cat([texts, prototypes, prompts]))
         n = len(means)
-        products = (shared[:, : 2 * n] @ fused[..., None])[..., 0]
-        return said.scale * images @ texts.T, products[:, :n], products[:, n:]
+        return said.scale * images @ texts.T, products[:, :n], products[:, n : 2 * n]
 
     def _train(self, f: Array, labels: ClassNumbers) -> None:
         """Train new maps and prompts, and the attention, on one session."""
@@ -205,12 +248,13 @@ class Proof:
             here = numbers(np.arange(len(known)))
             return total + (cross_entropy(own, here) + cross_entropy(own.T, here)) / 2
 
+        every_part, how = [*new, prompts, *self._attention.weights], self._how
         descend(
-            SGD([*new, prompts, *self._attention.weights], 0.001, 0.05),
+            (Adam if how.adam else SGD)(every_part, how.rate, _DECAY),
             loss,
             len(f),
             epochs=self.fusion_epochs,
-            batch_size=64,
+            batch_size=how.batch_size,
             generator=self._generator,
             factor=cosine(self.fusion_epochs),
         )
@@ -252,8 +296,8 @@ def _affine(rows: "Tensor", weights: "Tensor") -> "Tensor":
 
 
 ENTRIES = [
-    Entry("proof", Proof, needs=("text", "torch"), revision=2, published="proof"),
+    Entry("proof", Proof, needs=("text", "torch"), revision=3, published="proof"),
     Entry(
-        "proof (20 exemplars)", ProofReplay, needs=("text", "torch"), revision=2, published="proof"
+        "proof (20 exemplars)", ProofReplay, needs=("text", "torch"), revision=3, published="proof"
     ),
 ]

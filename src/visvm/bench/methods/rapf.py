@@ -18,7 +18,7 @@ from visvm.bench.methods.gradient import (
     unit_rows,
 )
 from visvm.bench.methods.method import Costs, Entry, Setup
-from visvm.bench.methods.text import project_final, texts_of
+from visvm.bench.methods.text import project_final, published_setting, texts_of
 from visvm.bench.streams import ClassNumbers
 from visvm.encoders.encoder import LayerFeatures
 from visvm.encoders.texts import unit
@@ -68,8 +68,7 @@ class RAPF:
     """
 
     def __init__(self, setup: Setup, *, rapf_setting: str | None = None) -> None:
-        own = setup.setting.removesuffix("-half")
-        chosen = rapf_setting or (own if own in SETTINGS else "c3box")
+        chosen = rapf_setting or published_setting(setup, SETTINGS, "c3box")
         self.rapf_setting = chosen
         require(chosen in SETTINGS, self, "rapf_setting", f"one of {', '.join(SETTINGS)}")
         self._setup, self._how = setup, SETTINGS[chosen]

@@ -1,5 +1,6 @@
 """Images and class names in the joint space: what the methods that lean on text share."""
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ def texts_of(setup: Setup) -> ClassTexts:
     """Return the texts, of a method that was promised some."""
     assert setup.texts is not None, "a method that needs text is set up with it"
     return setup.texts
+
+
+def published_setting(setup: Setup, settings: Container[str], other: str) -> str:
+    """Return the setting of a data set and protocol, of the data set, or that of all others."""
+    own = (setup.setting, setup.setting.removesuffix("-half"), other)
+    return next(name for name in own if name in settings)
 
 
 def require_tail(setup: Setup, name: str) -> Tail:
