@@ -15,7 +15,7 @@ from tests.bench.joint_space import (
     text_features,
 )
 from tests.refusals import refused
-from visvm.bench.methods import METHODS
+from visvm.bench.methods import METHODS, vis_text
 from visvm.bench.methods.method import Costs, Entry, Setup
 from visvm.bench.methods.text import joint
 from visvm.bench.plan import unmet
@@ -149,6 +149,19 @@ def test_text_of_no_weight_is_vis_bit_for_bit():
     plain, given = vis()._model, learned("vis+text", text_weight=0.0).method._model
     assert plain.statistics_.digest() == given.statistics_.digest()
     assert np.array_equal(plain.coefficients_, given.coefficients_)
+
+
+def test_readings_share_what_the_base_session_settled(monkeypatch):
+    monkeypatch.setattr(vis_text, "_SETTLED", {})
+    first, second = (learned("vis+text", reading=each).method for each in ("preimage", "ridge"))
+    assert first._setup.kept.seconds == 0 < second._setup.kept.seconds
+    assert second._model.head_.settled is not first._model.head_.settled
+    assert second._model.head_.settled.lift is first._model.head_.settled.lift
+    other = learned("vis+text", n_components=50).method
+    assert other._setup.kept.seconds == 0
+    monkeypatch.setattr(vis_text, "_SETTLED", {})
+    alone = learned("vis+text", reading="ridge").method._model
+    assert np.array_equal(alone.coefficients_, second._model.coefficients_)
 
 
 @pytest.mark.parametrize("reading", ["preimage", "ridge", "padded", "shifted"])

@@ -125,7 +125,7 @@ def measure(
         setup.kept.seconds = 0.0
         given = session.features, session.labels, session.pictures
         learn_seconds, _ = _timed(method.learn, *_present(*given))
-        learn_seconds += setup.kept.seconds  # of what had been trained before a kill
+        learn_seconds += setup.kept.seconds  # of what was trained before a kill, or by another run
         if session.number in known:
             continue
         tested = stream.tested()

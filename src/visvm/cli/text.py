@@ -1,4 +1,6 @@
-"""``visvm text encode``: class names → a file of text features, which ``visvm bench --text`` takes.
+"""``visvm text``: files of text features of classes, for ``visvm bench --text``.
+
+``encode`` makes one; ``note`` says of one from elsewhere what it encodes, and for which tower.
 
 Phrases come as a JSON file: of each class a list, or of each class what tells it from another::
 
@@ -7,6 +9,7 @@ Phrases come as a JSON file: of each class a list, or of each class what tells i
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +37,14 @@ _PHRASES = typer.Option(help="What is said of classes: a JSON file.", callback=h
 _PHRASE_PROMPT = typer.Option(
     help="Where the phrase goes, {phrase}, and the name of its class, {name}."
 )
+
+_FEATURES = typer.Argument(
+    help="An archive (.npz) with arrays names, (C,), and features, (C, p) or (C, K, p).",
+    metavar="FEATURES",
+    callback=home,
+)
+_SAYS = typer.Option(help="What was encoded, such as 'one definition per class'; once for each.")
+_BESIDE = typer.Option(help="The image tower beside it, whose digest is kept in the file.")
 
 
 @text_app.callback()
@@ -73,6 +84,38 @@ def encode(
         n, k, p = texts.features.shape
         fact = f"{shown(output)}: {n} classes, {k} prompts, {len(said)} phrases, {p} wide"
         out().print(fact, markup=False)
+
+
+@text_app.command(cls=PlainCommand)
+def note(
+    features: Annotated[Path, _FEATURES],
+    prompt: Annotated[list[str], _SAYS],
+    output: Annotated[Path, _OUT],
+    tower: Annotated[str | None, typer.Option(help="The name of the text tower.")] = None,
+    image_encoder: Annotated[str | None, _BESIDE] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Say of text features from elsewhere what they encode, so that every result can name it."""
+    from visvm.cli.terminal import out, progress_bars
+    from visvm.encoders.loading import load_encoder
+    from visvm.encoders.texts import read_texts, write_texts
+
+    _check_output(output, features)
+    texts = read_texts(features)
+    if len(prompt) != texts.features.shape[1]:
+        raise InputError(
+            f"{shown(features)} has {texts.features.shape[1]} features of every class, and "
+            f"{len(prompt)} were described. Give --prompt once for each.",
+            code="prompt-count",
+        )
+    digest = texts.image_digest
+    if image_encoder is not None:
+        with progress_bars(quiet) as progress:
+            digest = load_encoder(image_encoder, progress).digest
+    noted = replace(texts, prompts=tuple(prompt), tower=tower or texts.tower, image_digest=digest)
+    write_texts(output, noted)
+    if not quiet:
+        out().print(f"{shown(output)}: {len(noted.names)} classes, {prompt[0]}", markup=False)
 
 
 def _check_output(output: Path, *read: Path | None) -> None:
