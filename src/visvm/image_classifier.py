@@ -12,7 +12,8 @@ from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.presets import AUTO
-from visvm.encoders.sources import ImageLike
+from visvm.encoders.sources import ImageLike, expanded
+from visvm.encoders.texts import read_texts
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
 from visvm.learning.choosing import trial_cache
@@ -24,6 +25,7 @@ from visvm.learning.labelled import (
     read_labelled,
 )
 from visvm.learning.session import learn_session, learn_sums, require_settled
+from visvm.learning.texts import text_samples
 from visvm.learning.work import Engine, Work, plan_session
 from visvm.model import changes, merging, undo
 from visvm.model import file as model_file
@@ -141,6 +143,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         test: str | Path | tuple[Sequence[ImageLike], Sequence[Label]] | None = None,
         nested: bool | None = None,
         skip_unreadable: bool = False,
+        text: str | Path | None = None,
         engine: Engine | None = None,
         progress: Progress = watched,
     ) -> SessionReport:
@@ -163,6 +166,10 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
             (dogs/pug), False by the first folder (dogs). None refuses such a folder.
         skip_unreadable : bool, default=False
             Leave out files that are not images; otherwise they stop the session.
+        text : path, optional
+            Text features of the classes given, as ``visvm text encode`` writes them, for a CLIP
+            encoder: the text of a class counts as eight photos of it. This pays where there are
+            fewer than about eight (benchmarks/TEXT.md). The model keeps it.
         engine : Engine, optional
             Who does the work: ``LocalEngine(journal)``, the default, or ``RayEngine(…)``.
         """
@@ -170,14 +177,16 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         given = read_labelled(images, labels, nested=nested)
         pair = test if isinstance(test, tuple) else (test,)
         tests = None if test is None else read_labelled(*pair, nested=nested)
+        said = None if text is None else read_texts(expanded(text))
         self.check_options(progress)  # before hours are spent on encoding
         chooses = self.model_ is None and "auto" in (self.transform, self.encoder_name)
         with trial_cache(self.cache, chooses) as cache:
             work = self._work(given, skip_unreadable, cache)
             if chooses:
                 work = with_choices(work, self._wanted, self.transform, progress)
+            texts = None if said is None else text_samples(said, work.encoder, given.labels)
             model, report = learn_session(
-                self.model_, work, test=tests, engine=engine, progress=progress
+                self.model_, work, test=tests, engine=engine, progress=progress, texts=texts
             )
         if self.model_ is None:
             self._encoder, self.encoder_name = work.encoder, model.encoder.name

@@ -15,12 +15,11 @@ from visvm.bench.methods.method import Entry, Need, Setup
 from visvm.bench.recipe import Recipe
 from visvm.bench.rows import Run
 from visvm.bench.streams import Samples, plain_protocol, session_sizes, validation_split
-from visvm.bench.texts import mismatch
 from visvm.bench.vit.trainable import trainable
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.joint import tail_of
 from visvm.encoders.sources import expanded
-from visvm.encoders.texts import TextFeatures, read_texts
+from visvm.encoders.texts import TextFeatures, mismatch, read_texts
 from visvm.encoders.transform import Transform
 from visvm.errors import EncoderError, InputError, WeightsError
 from visvm.progress import Progress

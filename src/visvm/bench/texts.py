@@ -5,16 +5,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from visvm.bench.streams import Samples
-from visvm.encoders.texts import Phrases, TextFeatures, unit
+from visvm.encoders.texts import Phrases, TextFeatures, is_chance, unit
 from visvm.errors import EncoderError, VisvmError
 from visvm.head.products import Array
 
 _SAMPLES = 1000  # images that kinship is judged by
-_DOUBT = 1e-3  # how often chance may be taken for kinship
-_TOO_MANY = 0.6  # share of images that chance may name: with more, they are too few to tell
 
 
 class ClassTexts:
@@ -79,21 +76,6 @@ class ClassTexts:
         return self._order[wanted]
 
 
-def mismatch(texts: TextFeatures, projected_width: int, image_digest: str) -> str:
-    """Say why text features cannot belong to an image tower; empty if they can."""
-    if texts.width != projected_width:
-        return (
-            f"the text features are {texts.width} wide, and what the image tower puts out is "
-            f"{projected_width}"
-        )
-    if texts.image_digest and texts.image_digest != image_digest:
-        return (
-            f"the text features belong to the image tower {texts.image_digest[:12]}…, and this is "
-            f"{image_digest[:12]}…"
-        )
-    return ""
-
-
 def require_kinship(
     texts: TextFeatures, train: Samples, project: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> None:
@@ -105,8 +87,7 @@ def require_kinship(
     rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLES)).astype(np.intp))
     nearest = (project(train.features[rows]) @ unit(texts.prototypes).T).argmax(axis=1)
     right, n_classes = int((nearest == train.targets[rows]).sum()), len(texts.names)
-    by_chance = binom.ppf(1.0 - _DOUBT, len(rows), 1.0 / n_classes)
-    if right <= by_chance <= _TOO_MANY * len(rows):
+    if is_chance(right, len(rows), n_classes):
         raise EncoderError(
             f"The text features name {right} of {len(rows)} training images of {n_classes} classes "
             "rightly, which is chance. Give those of the text tower that belongs to this encoder.",

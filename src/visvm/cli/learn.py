@@ -1,7 +1,7 @@
 """Commands that change what a model knows: ``learn``, ``forget``, and those of single classes."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,15 @@ Minutes = Annotated[
 ]
 Test = Annotated[
     str | None, typer.Option(help="A folder like FOLDER to test with after the session.")
+]
+Text = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        callback=home,
+        help="Text features of FOLDER's classes ('visvm text encode'), with a CLIP encoder: the "
+        "text of a class counts as eight photos of it. Pays with fewer photos than that.",
+    ),
 ]
 StatisticsOnly = Annotated[
     Path | None,
@@ -105,6 +114,7 @@ def learn(
     ridge: NewRidge = None,
     seed: NewSeed = None,
     test: Test = None,
+    text: Text = None,
     nested: Nested = None,
     statistics_only: StatisticsOnly = None,
     force: ReplaceSums = False,
@@ -127,7 +137,8 @@ def learn(
     from visvm.model.container import locked
     from visvm.model.journal import Journal
 
-    output = _output(model, statistics_only, test, force or reveal, ray, actors or batch_size)
+    asked = {"--test": test, "--text": text}
+    output = _output(model, statistics_only, asked, force or reveal, ray, actors or batch_size)
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         new = (encoder, transform, views, components, ridge, seed, quality, minutes)
         classifier = open_for_learning(model, *new, cache=not no_cache)
@@ -139,7 +150,8 @@ def learn(
             engine = _engine(journal, ray, actors, batch_size)
             given: Any = {"nested": nested, "skip_unreadable": skip_unreadable, "engine": engine}
             if statistics_only is None:
-                said, show = _learned(classifier, folder, test, output, progress, given)
+                given |= {"test": test, "text": text}
+                said, show = _learned(classifier, folder, output, progress, given)
             else:
                 said, show = _summed(classifier, folder, output, reveal, progress, given)
     return answer(said, show, as_json=as_json, quiet=quiet)
@@ -148,7 +160,6 @@ def learn(
 def _learned(
     classifier: "ImageClassifier",
     folder: str,
-    test: str | None,
     output: Path,
     progress: "Progress",
     given: Any,
@@ -158,7 +169,7 @@ def _learned(
     from visvm.cli.terminal import note
     from visvm.model.results import first_session_note
 
-    report = classifier.learn(folder, test=test, progress=progress, **given)
+    report = classifier.learn(folder, progress=progress, **given)
     if report.base and report.n_classes < 2:  # also where nobody wants notes
         note(first_session_note(report) or "")
     _write(classifier.save, output, progress)
@@ -195,7 +206,12 @@ def _write(save: "Callable[[Path], None]", output: Path, progress: "Progress") -
 
 
 def _output(
-    model: Path, output: Path | None, test: str | None, force: bool, ray: str | None, more: object
+    model: Path,
+    output: Path | None,
+    asked: Mapping[str, object],
+    force: bool,
+    ray: str | None,
+    more: object,
 ) -> Path:
     """Return what is written; refuse options that do not go together, or not without another."""
     if ray is None and more:
@@ -209,9 +225,11 @@ def _output(
         )
     if output is None:
         return model
-    if test is not None:
-        advice = "--test needs a model, and --statistics-only makes none. Leave one of them out."
-        raise InputError(advice, code="option-test-without-model")
+    for option in (name for name, value in asked.items() if value is not None):
+        raise InputError(
+            f"{option} needs a model, and --statistics-only makes none. Leave one of them out.",
+            code="option-test-without-model",
+        )
     if not model.exists():
         advice = f"There is no file {model}. Make one with 'visvm export MODEL --for-site'."
         raise ModelFileError(advice, code="file-missing")

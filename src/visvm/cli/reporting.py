@@ -158,6 +158,9 @@ def describe(path: Path) -> dict[str, Any]:
         "ridge": head.chosen_ridge,
         "ridge_basis": None if head.ridge_basis is None else asdict(head.ridge_basis),
         "layers": list(head.layers),
+        "texts": {"classes": head.text_classes, "weight": head.text_weight}
+        if head.text_classes
+        else None,
         "form": head.form,
         "can_learn": kind in ("whole", "site"),
         "statistics_only": kind == "sums",
@@ -209,7 +212,8 @@ def show_model(described: dict[str, Any]) -> None:
         f"{sum(counts.values())} images\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
-        f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}\n"
+        f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}"
+        f"{_texts(described)}\n"
         f"{_what_for(described)}{_undoable(described)}",
         markup=False,
     )
@@ -221,6 +225,14 @@ def _chosen_by(described: dict[str, Any]) -> str:
         return ""
     n_images, n_classes = basis["n_images"], basis["n_classes"]
     return f", chosen by {counted(n_images, 'image')} of {counted(n_classes, 'class')}"
+
+
+def _texts(described: dict[str, Any]) -> str:
+    """Say of how many classes there are texts."""
+    if (texts := described["texts"]) is None:
+        return ""
+    n = len(set(texts["classes"]))
+    return f", text of {counted(n, 'class')}, each as {texts['weight']:g} photos"
 
 
 def _undoable(described: dict[str, Any]) -> str:

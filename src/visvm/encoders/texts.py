@@ -40,6 +40,8 @@ from visvm.errors import InputError, shown
 
 _MAX_BYTES = 2**30  # of all arrays of a file: far more than a million prompts take
 _LEAST_BYTES, _MOST_PACKED = 2**24, 20  # numbers hardly pack, names do
+_DOUBT = 1e-3  # how often chance may be taken for kinship
+_TOO_MANY = 0.6  # share of answers that chance may give: with more, they are too few to tell
 _UNREADABLE = (
     *(OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error),
@@ -138,6 +140,37 @@ def unit(rows: NDArray[Any]) -> NDArray[Any]:
     """Return vectors of unit length, along the last axis; zero stays zero."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, 1e-12))
+
+
+def mismatch(texts: TextFeatures, projected_width: int, image_digest: str) -> str:
+    """Say why text features cannot belong to an image tower; empty if they can."""
+    if texts.width != projected_width:
+        return (
+            f"the text features are {texts.width} wide, and what the image tower puts out is "
+            f"{projected_width}"
+        )
+    if texts.image_digest and texts.image_digest != image_digest:
+        return (
+            f"the text features belong to the image tower {texts.image_digest[:12]}…, and this is "
+            f"{image_digest[:12]}…"
+        )
+    return ""
+
+
+def is_chance(right: int, n: int, n_classes: int) -> bool:
+    """Whether so many of n answers among classes may well be right by chance.
+
+    It is False also where n is too small to tell.
+
+    Examples
+    --------
+    >>> is_chance(3, 100, 100), is_chance(30, 100, 100), is_chance(1, 3, 3)
+    (True, False, False)
+    """
+    from scipy.stats import binom
+
+    by_chance = binom.ppf(1.0 - _DOUBT, n, 1.0 / n_classes)
+    return bool(right <= by_chance <= _TOO_MANY * n)
 
 
 def read_texts(path: Path) -> TextFeatures:

@@ -24,6 +24,7 @@ from visvm.head.selection import RidgeBasis
 from visvm.head.settle import HeadOptions, Settled
 from visvm.head.solver import leverage, solve
 from visvm.head.statistics import Statistics
+from visvm.head.texts import TextSamples
 
 _HELD = 1e-7  # of the samples' own scatter: what is further from their span was not learned
 
@@ -90,16 +91,35 @@ class Head:
 
     def solved(self) -> "Head":
         """Return the head with the coefficients that belong to its sums."""
-        sums, settled = self.statistics, self.settled
+        sums, settled = self.solution_sums(), self.settled
         if not len(sums.classes):
             return replace(self, coefficients=np.empty((settled.lift.width + 1, 0)))
         return replace(self, coefficients=solve(sums, settled.ridge, settled.options.svm_cost))
+
+    def solution_sums(self) -> Statistics:
+        """Return what the coefficients are solved from: the sums, and the texts of their classes.
+
+        Without texts they are the sums themselves.
+        """
+        sums, settled = self.statistics, self.settled
+        if settled.texts is None or not len(sums.classes):
+            return sums
+        if isinstance(sums.scatter, ThinScatter):
+            with suppress(LinAlgError):  # so that only what is new costs anything, as without texts
+                sums.scatter.factored(settled.ridge / settled.options.svm_cost)
+        return settled.texts.beside(sums, settled.lift.kernel_map.lift)
+
+    def with_texts(self, texts: TextSamples) -> "Head":
+        """Return the head with these texts, not solved yet; they take the place of older ones."""
+        joined = texts.joined(self.settled.texts)
+        return Head.of(replace(self.settled, texts=joined), self.statistics)
 
     @contextmanager
     def factor_kept(self) -> Iterator[None]:
         """Have ``solved`` and ``leave_one_out_scores`` share a factor, within this block.
 
-        Thin sums keep theirs anyway. The sums must not change meanwhile.
+        Thin sums keep theirs anyway, and texts are of no use for it. The sums must not change
+        meanwhile.
         """
         settled, scatter = self.settled, self.statistics.scatter
         with ExitStack() as held:
@@ -210,12 +230,16 @@ class Head:
             )
         check_one_kind(self.classes, np.array([new]))
         renamed = np.array([new if name == old else name for name in names])
+        texts = self.settled.texts
+        settled = (
+            self.settled if texts is None else replace(self.settled, texts=texts.renamed(old, new))
+        )
         if new in names and new != old:
-            return Head.of(self.settled, self.statistics.renamed(renamed)).solved()
+            return Head.of(settled, self.statistics.renamed(renamed)).solved()
         sums = None if self.sums is None else self.sums.renamed(renamed)
         order = np.argsort(renamed, kind="stable")
         columns = None if self.coefficients is None else self.coefficients[:, order]
-        return Head(self.settled, renamed[order], sums, columns)
+        return Head(settled, renamed[order], sums, columns)
 
     # Scores
 
@@ -267,9 +291,10 @@ class Head:
         n_inputs), each of which counted 1/V, and of which the first is scored without all of them.
         All are lifted together: give some hundreds.
         """
-        sums, lift, ridge = self.statistics, self.settled.lift, self.settled.ridge
+        lift, ridge = self.settled.lift, self.settled.ridge
         svm_cost, coefficients = self.settled.options.svm_cost, self._coefficients()
-        sums.require_learned(labels, np.ones(len(labels)))
+        self.statistics.require_learned(labels, np.ones(len(labels)))
+        sums = self.solution_sums()
         # Below this λ, 1 - h of samples that can all be fitted drowns in rounding, and λ makes no
         # difference.
         least = 1e-6 * svm_cost * sums.square_sum() / sums.n_samples
@@ -332,6 +357,7 @@ class Head:
             forgets=forgets,
             label_bytes=max(label_bytes, self.statistics.classes.itemsize),
             renews=not forgets and self.settled.renews_ridge(after, 2),
+            texts=self.settled.texts is not None,
         )
         memory.require_memory(sizes, self.settled.options.memory_limit)
 

@@ -44,12 +44,13 @@ class SessionSizes:
     forgets: bool = False
     label_bytes: int = 0  # of the longest label
     renews: bool = False  # whether λ is chosen anew from the sums
+    texts: bool = False  # whether texts join a copy of the sums
 
     def accumulate_bytes(self) -> int:
         """Return the peak while sums are added and solved: old state, new state and work space."""
         rows, after = self.n_rows, self.n_rows + self.n_new
         if self.is_dense:
-            state = 2 * self.width**2
+            state = (2 + self.texts) * self.width**2
         elif self.forgets:
             state = 4 * rows * self.width + 4 * rows**2
         elif after > THIN_SHARE * self.width:

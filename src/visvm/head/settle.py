@@ -28,6 +28,7 @@ from visvm.head.selection import (
     search_ridge,
     split_base_session,
 )
+from visvm.head.texts import TextSamples
 from visvm.progress import Progress, silent
 
 FEW_CLASSES = 10
@@ -173,6 +174,8 @@ class Settled:
     ridge_basis : RidgeBasis or None
         What λ was chosen by the last time; None where it is final: given, or chosen among ten
         classes or more.
+    texts : TextSamples or None
+        What text says of classes; a session may bring more.
     """
 
     options: HeadOptions
@@ -181,6 +184,7 @@ class Settled:
     ridge_path: tuple[RidgeTrial, ...] = ()
     layer_path: tuple[LayerTrial, ...] = ()
     ridge_basis: RidgeBasis | None = None
+    texts: TextSamples | None = None
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -194,8 +198,12 @@ class Settled:
 
     @property
     def bare(self) -> "Settled":
-        """The same choices, without how they came about."""
-        return replace(self, ridge_path=(), layer_path=(), ridge_basis=None)
+        """The same choices, without how they came about, and without texts."""
+        return replace(self, ridge_path=(), layer_path=(), ridge_basis=None, texts=None)
+
+    def joined(self, texts: TextSamples) -> "Settled":
+        """Return the same choices, with these texts of classes that have none."""
+        return replace(self, texts=texts if self.texts is None else self.texts.joined(texts))
 
     @property
     def may_renew_ridge(self) -> bool:

@@ -17,6 +17,7 @@ from visvm.head.head import Head
 from visvm.head.memory import peak_bytes
 from visvm.head.scatter import ThinScatter
 from visvm.head.settle import Settled
+from visvm.head.texts import TextSamples
 from visvm.learning.estimating import Unlearned, copies_among, estimated
 from visvm.learning.labelled import (
     OR_SKIP,
@@ -26,6 +27,7 @@ from visvm.learning.labelled import (
     none_readable,
 )
 from visvm.learning.local import LocalEngine
+from visvm.learning.texts import require_kin
 from visvm.learning.work import Engine, Learned, Work
 from visvm.model import changes
 from visvm.model.estimate import SessionEstimate
@@ -49,6 +51,7 @@ def learn_session(
     test: Labelled | None,
     engine: Engine | None,
     progress: Progress,
+    texts: TextSamples | None = None,
 ) -> tuple[Model, SessionReport]:
     """Learn one session; return the model after it, and its report.
 
@@ -61,6 +64,8 @@ def learn_session(
         Images to test with after the session; those of classes not yet known are left out.
     engine : Engine or None
         None learns in this process.
+    texts : TextSamples or None
+        Of classes, for this session and all later ones.
     """
     clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
     key = work.images.key  # before the files may change
@@ -73,6 +78,9 @@ def learn_session(
     learned, summed = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
     head = summed if model is None else summed.renewed()
+    if texts is not None:
+        require_kin(texts, head)
+        head = head.with_texts(texts)
     with head.factor_kept():
         head = head.solved()
         progress("learning", 1, 1)

@@ -175,10 +175,10 @@ def suggested(model: Model, features: LayerFeatures, width: int, n: int) -> tupl
     given = probabilities(model.scores(features), model.calibration.likelihoods)
     doubts = hesitations(given)
     weighed = np.sort(np.argsort(-doubts, kind="stable")[: max(MOST_WEIGHED, n)])
-    settled = head.settled
+    settled, sums = head.settled, head.solution_sums()
     lifted = settled.lift(features[weighed])[None]
     # as views of one sample, whose leverage is shared by all of them
-    covariance = leverage(head.statistics, lifted, settled.ridge, settled.options.svm_cost)[0]
+    covariance = leverage(sums, lifted, settled.ridge, settled.options.svm_cost)[0]
     covariance *= len(weighed)
     chosen = first_choices(
         covariance, doubts[weighed], features[weighed, -width:].astype(np.float64), n

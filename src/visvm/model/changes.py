@@ -226,9 +226,10 @@ def _with_name(labels: Iterable[Label], old: Label, new: Label) -> tuple[Label, 
 
 def for_prediction(model: Model) -> Model:
     """Return what predicting needs: no sums, no names of files."""
+    settled = replace(model.head.settled, texts=None)
     return replace(
         model,
-        head=replace(model.head, sums=None),
+        head=replace(model.head, settled=settled, sums=None),
         exported_counts=tuple(model.counts.values()),
         sites=tuple(replace(each, file="") for each in model.sites),
         learned=(),

@@ -2,9 +2,9 @@
 
 The header is that of ``header.py``. Tensors are ``mixer.*``, ``calibration``, ``coefficients``
 (unless the kind is "sums" or "journal"), ``known.*`` (how familiar learned images look, where that
-was noted), and (unless it is "predictor") ``class_sums`` with either ``factor.0…`` and ``targets``
-(thin) or ``scatter`` (the lower triangle, column by column) and ``cross`` (dense). R is drawn from
-its seed and compared with its digest.
+was noted), ``texts`` (of the head's ``text_classes``), and (unless it is "predictor")
+``class_sums`` with either ``factor.0…`` and ``targets`` (thin) or ``scatter`` (the lower triangle,
+column by column) and ``cross`` (dense). R is drawn from its seed and compared with its digest.
 """
 
 import os
@@ -26,6 +26,7 @@ from visvm.head.head import Head
 from visvm.head.lift import Lift
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
+from visvm.head.texts import TEXT_WEIGHT
 from visvm.model import undo
 from visvm.model.checks import check_counts, check_header
 from visvm.model.container import (
@@ -40,7 +41,13 @@ from visvm.model.container import (
 from visvm.model.header import Header, HeadHeader, JournalNote, LayerEntry, SiteId, as_builtins
 from visvm.model.labels import Label
 from visvm.model.state import Model
-from visvm.model.tensors import packed_sums, read_calibration, read_spread, unpacked_sums
+from visvm.model.tensors import (
+    packed_sums,
+    read_calibration,
+    read_spread,
+    read_texts,
+    unpacked_sums,
+)
 
 _OPTIONS = ("n_components", "ridge", "svm_cost")
 _SUMS = ("class_sums", "targets", "scatter", "cross", "factor.")
@@ -109,7 +116,11 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         form=form,
         solved=head.coefficients is not None,
         ridge_basis=settled.ridge_basis if settled.options.renew_ridge else None,
+        text_classes=list(settled.texts.classes) if settled.texts else [],
+        text_weight=settled.texts.weight if settled.texts else TEXT_WEIGHT,
     )
+    if settled.texts is not None:
+        tensors["texts"] = settled.texts.rows
     header = Header(
         encoder=model.encoder,
         head=described,
@@ -281,4 +292,6 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     ridge_path = tuple(RidgeTrial(**trial) for trial in head.ridge_path)
     layer_path = tuple(LayerTrial(**trial) for trial in head.layer_path)
     lift = Lift(ResidualMixer(dims, layers, weights), kernel_map)
-    return Settled(options, lift, head.chosen_ridge, ridge_path, layer_path, head.ridge_basis)
+    texts = read_texts(head.text_classes, head.text_weight, dims[-1], tensors)
+    chosen = head.chosen_ridge, ridge_path, layer_path, head.ridge_basis, texts
+    return Settled(options, lift, *chosen)

@@ -55,7 +55,7 @@ def merged(model: Model, others: Iterable[SiteStatistics], *, consume: bool = Fa
         except IncompatibleModelError as error:
             raise IncompatibleModelError(f"{other.named}{error}", code=error.code) from error
         del other  # before the next one is read
-    return grown.with_head(Head.of(model.head.settled, sums).solved())
+    return grown.with_head(Head.of(grown.head.settled, sums).solved())
 
 
 def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: set[str]) -> Model:
@@ -84,8 +84,10 @@ def _with_sums_of(model: Model, sums: Statistics, other: SiteStatistics, own: se
             continue
         new.append(replace(each.among(known), site=each.site or other.site))
         known |= {*each.new_classes, *each.returning_classes}
+    head, theirs = model.head, other.model.head.settled.texts
     grown = replace(
         model,
+        head=head if theirs is None else replace(head, settled=head.settled.joined(theirs)),
         calibration=model.calibration.plus(other.model.calibration),
         sessions=_numbered((*model.sessions, *new)),
         sites=(*model.sites, *added),

@@ -4,14 +4,17 @@ from typing import Literal
 
 import numpy as np
 
-from visvm.head.checks import Labels
+from visvm.head.checks import Labels, is_positive
 from visvm.head.familiarity import DISTANCES
 from visvm.head.nearness import Spread
 from visvm.head.scatter import DenseScatter, ThinScatter, packed_triangle, unpacked_triangle
 from visvm.head.statistics import Statistics
+from visvm.head.texts import TextSamples
 from visvm.model.container import Tensors
-from visvm.model.labels import is_forgotten
+from visvm.model.labels import Label, is_forgotten
 from visvm.model.state import Calibration
+
+_MOST_PHOTOS = 1e6  # that a text may count as
 
 
 def packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | None, Tensors]:
@@ -27,6 +30,19 @@ def packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | Non
         }
     blocks = {f"factor.{place}": block for place, block in enumerate(scatter.blocks)}
     return "thin", {**tensors, **blocks, "targets": scatter.targets}
+
+
+def read_texts(
+    classes: list[Label], weight: float, width: int, tensors: Tensors
+) -> TextSamples | None:
+    """Return the texts of classes in a file, whose fused features have a width."""
+    if not classes:
+        return None
+    if tensors["texts"].shape != (len(classes), width):
+        raise ValueError("the texts have the wrong shape")
+    if not is_positive(weight) or weight > _MOST_PHOTOS:
+        raise ValueError("the weight of the texts is impossible")
+    return TextSamples(tuple(classes), tensors["texts"], weight)
 
 
 def read_calibration(n_classes: int, tensors: Tensors) -> Calibration:
