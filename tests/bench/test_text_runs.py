@@ -96,6 +96,13 @@ def test_a_class_without_text_is_refused(place):
         next(plan(recipe(place, text=str(place / "short.npz")), None, load_encoder, silent))
 
 
+def test_a_method_without_what_a_recipe_varies_runs_once(visvm, place):
+    given = ("--datasets", place / "colours", "--encoder", place / "tiny.onnx", "--dry-run")
+    given += ("--protocol", "B0 Inc2", "--text", place / "good.npz", "--methods", "zs-clip")
+    code, out, _ = visvm("bench", "text", *given)
+    assert (code, "1 of 1" in out) == (0, True)
+
+
 def test_text_that_nobody_needs_is_refused(place):
     given = recipe(place, methods=["vis"], text=str(place / "good.npz"))
     with refused("text-unused", InputError):

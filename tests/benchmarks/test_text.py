@@ -1,39 +1,35 @@
-"""Whether text helps, on a small joint space instead of CIFAR-100."""
+"""Whether text helps where photos are few, on a small joint space instead of CIFAR-100."""
 
 from argparse import Namespace
 
 import numpy as np
-import pytest
 import text
 
 from tests.bench.joint_space import DIMS, TAIL, draw, text_features
-from visvm.bench.features import EncodedData
-from visvm.bench.methods.method import Setup
 from visvm.bench.streams import Samples
 
-
-@pytest.fixture
-def made(monkeypatch):
-    texts = text_features(phrases=False)
-    data = EncodedData(list(texts.names), *(Samples(*draw(60, seed)) for seed in (0, 1)), texts)
-    monkeypatch.setattr(text, "encoded", lambda *_: (data, Setup(DIMS, TAIL.project, 0, TAIL)))
-    monkeypatch.setattr(text, "PROTOCOLS", ("B0 Inc3",))
-    return data
+TRAIN, TEST = (Samples(*draw(60, seed)) for seed in (0, 1))
 
 
-def test_first_images_of_every_class(made):
-    kept = text.first(made, 2).train
-    assert np.bincount(kept.targets).tolist() == [2] * 6
+def test_a_draw_has_so_many_images_of_every_class():
+    one, other = (text.drawn(TRAIN, 3, seed) for seed in (0, 1))
+    assert np.bincount(one.targets).tolist() == [3] * 6
+    assert not np.array_equal(one.features, other.features)
 
 
-def test_tables_have_a_row_for_every_method(made):
-    rows = [("zs-clip", {}), ("simplecil", {}), ("vis+text", {"reading": "padded"})]
-    few = list(text.few(Namespace(learn="1,4", ask=5, rows=rows)))
-    assert few[2] == "| method | 1 a class | 4 a class |"
-    assert [line.split(" | ")[0] for line in few[4:]] == [
-        *("| zs-clip", "| simplecil"),
-        "| vis+text, reading padded",
-    ]
-    table = list(text.table(Namespace(learn="10", ask=5, rows=[*rows[:2], ("clg-cbm", {})])))
-    assert len(table) == 4 + 3
-    assert "refused: clg-cbm needs phrases" in table[-1]
+def test_the_table_has_a_row_for_every_number_of_photos(monkeypatch, capsys):
+    monkeypatch.setattr(text, "WIDTH", 40)
+    given = Namespace(shots="1,4", draws=2)
+    lines = text.few(TRAIN, TEST, TAIL, DIMS, text_features(phrases=False), given)
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| 1", "| 4"]
+    assert {line.count("|") for line in lines} == {lines[0].count("|")}
+    assert capsys.readouterr().out.splitlines() == lines[2:]
+
+
+def test_the_weight_is_that_by_which_most_photos_are_named(monkeypatch):
+    monkeypatch.setattr(text, "WIDTH", 40)
+    directions = TAIL.preimage(text_features().prototypes.astype(float))
+    accuracies = text.trial(text.drawn(TRAIN, 2, 0), TEST, DIMS, directions)
+    assert accuracies[-1] in accuracies[1:-1]
+    wrong = text.trial(text.drawn(TRAIN, 2, 0), TEST, DIMS, directions[::-1].copy())
+    assert min(accuracies[1:-1]) > max(wrong[1:-1])

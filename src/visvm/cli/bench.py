@@ -134,6 +134,8 @@ def _read(recipes: list[str], changes: dict[str, Any], components: int | None) -
     chosen = [read_recipe(name).with_changes(**changes) for name in recipes]
     width = {} if components is None else {"n_components": components}
     chosen = [recipe.with_changes(options={**recipe.options, **width}) for recipe in chosen]
+    if changes.get("methods"):  # which may leave nothing of what the recipe varies
+        chosen = [recipe.with_changes(vary=_varied(recipe)) for recipe in chosen]
     for recipe in chosen:
         check_methods(recipe)
     methods = [method for recipe in chosen for method in recipe.methods]
@@ -141,6 +143,15 @@ def _read(recipes: list[str], changes: dict[str, Any], components: int | None) -
         fact = f"--components sets D, which {', '.join(methods)} do not have."
         raise InputError(f"{fact} Leave it out.", code="option-unused")
     return chosen
+
+
+def _varied(recipe: "Recipe") -> dict[str, Any]:
+    """Return what a recipe varies that one of its methods has."""
+    from visvm.bench.methods import METHODS
+
+    methods = (METHODS[method] for method in recipe.methods if method in METHODS)
+    known = {name for method in methods for name in method.options}
+    return {name: values for name, values in recipe.vary.items() if name in known}
 
 
 def _groups(
