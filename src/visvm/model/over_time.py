@@ -10,9 +10,8 @@ import numpy as np
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.transform import Transform
 from visvm.encoders.video import Frame
-from visvm.head.products import Array
 from visvm.model.results import Prediction
-from visvm.model.state import Model
+from visvm.model.state import Looks, Model
 
 
 @dataclass(frozen=True)
@@ -52,18 +51,19 @@ def moments(
     views : sequence of Transform
         Shown of every frame.
     window : float
-        Seconds over which scores are averaged; 0 for each frame alone.
+        Seconds over which scores and familiarity are averaged; 0 for each frame alone.
     name : str
         Of the video.
     how : dict
         As ``Model.answers`` takes it.
     """
-    kept: deque[tuple[float, Array]] = deque()
+    kept: deque[tuple[float, Looks]] = deque()
     for frame in frames:
         pixels = np.stack([view.pixels(frame.image) for view in views])
-        kept.append((frame.seconds, model.scores(encoder.encode(pixels)[None])))
+        kept.append((frame.seconds, model.looks(encoder.encode(pixels)[None])))
         while kept[0][0] <= frame.seconds - window and len(kept) > 1:
             kept.popleft()
-        mean = np.mean([scores for _, scores in kept], axis=0)
+        scores, strangeness = zip(*(looks for _, looks in kept), strict=True)
+        mean = Looks(np.mean(scores, axis=0), np.mean(strangeness, axis=0))
         (answer,) = model.answers(mean, [name], **how)
         yield Moment(frame.seconds, len(kept), answer)
