@@ -20,7 +20,7 @@ from visvm.bench.environment import code_digest, describe_environment, load_aver
 from visvm.bench.features import EncodedData, encode_data, seconds_per_image
 from visvm.bench.kept import Kept
 from visvm.bench.methods import METHODS
-from visvm.bench.methods.method import Setup
+from visvm.bench.methods.method import Method, Setup
 from visvm.bench.methods.text import project_final
 from visvm.bench.metrics import score
 from visvm.bench.plan import RunGroup
@@ -28,6 +28,7 @@ from visvm.bench.rows import Results, Row, Run
 from visvm.bench.streams import (
     ClassStream,
     Samples,
+    Session,
     class_order,
     session_sizes,
     validation_split,
@@ -108,12 +109,10 @@ def measure(
     progress: Progress,
 ) -> Iterator[Row]:
     """Learn a stream, and measure after every session that is not among the known ones."""
-    train, test = (data.train, data.test) if run.split == "test" else validation_split(data.train)
+    entry = METHODS[run.method]
+    train, test = _samples(run, data, "images" in entry.needs)
     order = class_order(len(data.classes), run.class_order_seed)
     sizes = session_sizes(run.protocol, len(order))
-    entry = METHODS[run.method]
-    if "images" not in entry.needs:
-        train, test = (altered(each, pictures=None) for each in (train, test))
     stream = ClassStream(train, test, order, sizes)
     if data.texts is not None and "text" in entry.needs:
         setup = _with_texts(setup, data.texts, train, order, stream)
@@ -122,10 +121,7 @@ def measure(
     for session in stream:
         progress("sessions of this run", session.number - 1, len(sizes))
         counted = reset_peak()
-        setup.kept.seconds = 0.0
-        given = session.features, session.labels, session.pictures
-        learn_seconds, _ = _timed(method.learn, *_present(*given))
-        learn_seconds += setup.kept.seconds  # of what was trained before a kill, or by another run
+        learn_seconds = _learned(method, session, setup)
         if session.number in known:
             continue
         tested = stream.tested()
@@ -153,6 +149,22 @@ def measure(
             code_digest=code,
         )
     progress("sessions of this run", len(sizes), len(sizes))
+
+
+def _samples(run: Run, data: EncodedData, pictures: bool) -> tuple[Samples, Samples]:
+    """Return what a run learns and is tested with, with pictures or without."""
+    halves = (data.train, data.test) if run.split == "test" else validation_split(data.train)
+    if pictures:
+        return halves
+    return altered(halves[0], pictures=None), altered(halves[1], pictures=None)
+
+
+def _learned(method: Method, session: Session, setup: Setup) -> float:
+    """Return the seconds a session took to learn, with those of what an earlier run had trained."""
+    setup.kept.seconds = 0.0
+    given = _present(session.features, session.labels, session.pictures)
+    seconds, _ = _timed(method.learn, *given)
+    return seconds + setup.kept.seconds
 
 
 def _with_texts(

@@ -113,10 +113,8 @@ def load_module(
 
     Parameters
     ----------
-    kind : str
-        A class of transformers.
-    name : str
-        Name of the checkpoint in messages.
+    kind, name : str
+        A class of transformers, and the name of the checkpoint in messages.
     source : str or None
         Folder or hub name; None when `given` holds ``config`` and ``state_dict``.
     whole : bool, default=False

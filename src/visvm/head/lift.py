@@ -151,11 +151,11 @@ class KernelMap:
         """
         if self.matrix is None:
             return np.eye(self.n_inputs)
-        return self.matrix.T * self.back_scale
+        return (self.matrix * self.back_scale).T
 
     @property
-    def back_scale(self) -> float:
-        """What ``back`` is, over Rᵀ."""
+    def back_scale(self) -> Array | float:
+        """What ``back`` multiplies φ by, all of it or each of its D, before Rᵀ."""
         return 2.0 * self.n_inputs / self.width
 
     @property

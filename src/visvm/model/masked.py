@@ -242,8 +242,8 @@ def total(model: Model, roster: Roster, files: Sequence[Path]) -> SiteStatistics
             code="masked-other-model",
         )
     reveals = [read_note(path, Reveal) for path in files if _is_note(path)]
-    width = model.head.settled.lift.width
-    shape = (n_words(width, len(roster.classes)),)
+    classes, width = np.array(roster.classes), model.head.settled.lift.width
+    shape = (n_words(width, len(classes)),)
     sum_of_words = np.empty(0, dtype=np.uint64)
     checks: dict[str, Mapping[str, str]] = {}
     for path in files:
@@ -261,7 +261,6 @@ def total(model: Model, roster: Roster, files: Sequence[Path]) -> SiteStatistics
     for each in reveals:
         for other, seed in each.seeds.items():
             add_mask(sum_of_words, bytes.fromhex(seed), subtract=each.site < other)
-    classes = np.array(roster.classes)
     sums = as_statistics(sum_of_words, classes, width, roster.scale) if checks else None
     if sums is None:
         raise ModelFileError(

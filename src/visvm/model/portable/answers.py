@@ -6,6 +6,7 @@ from onnx import helper
 from visvm.head.calibration import inverse_temperature
 from visvm.head.familiarity import DISTANCES, MOST_SCORE, smoothing
 from visvm.head.fusion import ResidualMixer
+from visvm.head.lift import KernelMap
 from visvm.head.nearness import Spread
 from visvm.head.products import Array
 from visvm.model.portable.net import Net
@@ -59,13 +60,16 @@ def add_answers(
     smoothed = smoothing(model.calibration.distances)
     if model.spread is None or smoothed is None:
         return names
-    recovered = lifted
-    if constants:  # as ``KernelMap.back``; no matrix is stored for it
-        turned = net.op("Transpose", constants[0], perm=[1, 0])
-        scale = net.constant(lift.kernel_map.back_scale)
-        recovered = net.op("Mul", net.op("MatMul", lifted, turned), scale)
+    recovered = _back(net, lifted, lift.kernel_map, constants) if constants else lifted
     _known(net, recovered, scores, model.spread, smoothed)
     return [*names, KNOWN]
+
+
+def _back(net: Net, lifted: str, kernel_map: KernelMap, constants: list[str]) -> str:
+    """Add ``KernelMap.back``, for which no second matrix is stored."""
+    turned = net.op("Transpose", constants[0], perm=[1, 0])
+    scaled = net.op("Mul", lifted, net.constant(kernel_map.back_scale))
+    return net.op("MatMul", scaled, turned)
 
 
 def _top(net: Net, scores: str, count: str) -> None:

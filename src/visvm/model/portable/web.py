@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -69,18 +69,28 @@ def write_web(
     # a name of its own, so that no cache between takes it for that of another export
     name = f"model.{hashlib.sha256(content).hexdigest()[:16]}.onnx"
     files = {name: content, MODULE: runtime.module, _WASM: runtime.wasm}
-    page = resources.files("visvm.model.portable") / "page"
-    left = () if options.teach else _TEACHING
-    files |= {
-        each.name: each.read_bytes()
-        for each in page.iterdir()
-        if each.is_file() and each.name not in left
-    }
+    files |= _page(() if options.teach else _TEACHING)
     taught = None
     if options.teach:
         files[_SETTLED] = settled_content(model)
         taught = {"file": _SETTLED, "width": model.head.settled.lift.width}
     files["manifest.webmanifest"] = json.dumps(_MANIFEST, indent=1).encode()
+    files[_ABOUT] = _about(files, name, model, taught)
+    with locked(folder.with_name(f"{folder.name}.web")):  # no folder, as locks are of files
+        _put_back(folder)
+        same = _holds(folder, files)
+        if not same:
+            _require_free(folder, replaces)
+            _write(folder, files)
+    return Written(
+        sum(map(len, files.values())), made.encoder_bytes, made.precision, made.difference, same
+    )
+
+
+def _about(
+    files: Mapping[str, bytes], name: str, model: Model, taught: dict[str, object] | None
+) -> bytes:
+    """Return what the page reads first: what is here, and what the model knows."""
     about = {
         "made_by": _MARK,
         "names": sorted([*files, _ABOUT]),
@@ -89,17 +99,16 @@ def write_web(
         "teach": taught,
         "digest": _digest(files),
         "files": {"model": name, "wasm": _WASM, "runtime": f"./{MODULE}"},
-        "bytes": {"model": len(content), "wasm": len(runtime.wasm)},
+        "bytes": {"model": len(files[name]), "wasm": len(files[_WASM])},
     }
-    files[_ABOUT] = json.dumps(about, ensure_ascii=False).encode()
-    with locked(folder.with_name(f"{folder.name}.web")):  # no folder, as locks are of files
-        _put_back(folder)
-        same = _holds(folder, files)
-        if not same:
-            _require_free(folder, replaces)
-            _write(folder, files)
-    whole = sum(map(len, files.values()))
-    return Written(whole, made.encoder_bytes, made.precision, made.difference, same)
+    return json.dumps(about, ensure_ascii=False).encode()
+
+
+def _page(left: Collection[str]) -> dict[str, bytes]:
+    """Return the files of the page by name, those `left` out."""
+    page = resources.files("visvm.model.portable") / "page"
+    found = (each for each in page.iterdir() if each.is_file() and each.name not in left)
+    return {each.name: each.read_bytes() for each in found}
 
 
 def _digest(files: Mapping[str, bytes]) -> str:
