@@ -43,6 +43,8 @@ def test_a_person_teaches_asks_corrects_renames_and_forgets(untaught, visit, pho
 
     ask(page, asked["yellow"])
     expect(find(page, "unknown")).to_be_visible()
+    find(page, "rate").select_option("0")  # never: the same photo is asked again
+    expect(find(page, "unknown")).to_be_hidden()
     find(page, "wrong-label").fill("yellow")
     find(page, "teach-it").click()
     expect(page.locator("#ask-note")).to_contain_text("Learned. Its answer is now yellow")

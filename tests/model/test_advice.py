@@ -13,6 +13,7 @@ from visvm import ImageClassifier
 from visvm.encoders.images import aspect_of
 from visvm.encoders.occlusion import CELLS, PASSES, heat_map, occluded
 from visvm.errors import ImageError, InputError, ModelFileError
+from visvm.model import advice
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_suggest_on_the_command_line(place, visvm):
     assert code == 0
     assert "Label these 2 of 7 photos next" in out
     said = json.loads(visvm(*given, "--json")[1])
-    assert [set(each) for each in said] == [{"path", "place", "label", "score"}] * 2
+    assert [set(each) for each in said] == [{"path", "place", "label", "score", "unknown"}] * 2
     assert visvm("suggest", place / "m.visvm", place / "new", "-n", 0)[0] == 2
 
 
@@ -107,6 +108,16 @@ def test_the_evidence_for_a_colour_is_where_it_is(model, colours, half):
     likeliest = model.explain(beside(*colours))
     (answer,) = model.predict(beside(*colours))
     assert (likeliest.label, likeliest.score) == (answer.label, pytest.approx(answer.score))
+
+
+def test_what_looks_like_none_of_the_classes_is_said(model, place, monkeypatch):
+    photo = place / "new/red/1-0.png"
+    (answer,) = model.predict(photo)
+    for rate in (0.0, 1.0):
+        monkeypatch.setattr(advice, "UNKNOWN", rate)
+        unknown = answer.known < rate
+        assert model.explain(photo).unknown is unknown
+        assert [each.unknown for each in model.suggest([photo], 1)] == [unknown]
 
 
 def test_the_picture_shows_the_heat_on_the_photo(model, place):

@@ -136,7 +136,12 @@ def test_it_suggests_what_to_label_next(taught, place, tmp_path):
     job = taught.end(taught.upload("/api/suggest?n=2", contents))
     wanted = ImageClassifier.load(tmp_path / "m.visvm", cache=False).suggest(contents, 2)
     assert job["result"]["suggestions"] == [
-        {"image": each.place, "label": each.label, "score": pytest.approx(each.score, abs=1e-6)}
+        {
+            "image": each.place,
+            "label": each.label,
+            "score": pytest.approx(each.score, abs=1e-6),
+            "unknown": each.unknown,
+        }
         for each in wanted
     ]
     assert wanted[0].place >= 3

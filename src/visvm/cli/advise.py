@@ -1,7 +1,7 @@
 """Commands for advice: ``suggest`` and ``explain``; they leave the model as it is."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from visvm.cli.options import (
     require_unread,
 )
 from visvm.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from visvm.model.advice import Explanation, Suggestion
 
 
 def suggest(
@@ -40,7 +43,6 @@ def suggest(
     from visvm.cli.ask import expand_images
     from visvm.cli.terminal import answer, out, progress_bars, table
     from visvm.image_classifier import ImageClassifier
-    from visvm.model.formats import percent
 
     paths = expand_images(images)
     classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache)
@@ -48,7 +50,7 @@ def suggest(
         found = classifier.suggest(paths, n, skip_unreadable=skip_unreadable, progress=progress)
 
     def show() -> None:
-        rows = [(each.path, f"{each.label} {percent(each.score)}") for each in found]
+        rows = [(each.path, _looks_like(each)) for each in found]
         columns = ("photo", "looks like, so far")
         out().print(table(f"Label these {len(found)} of {len(paths)} photos next", columns, rows))
 
@@ -80,7 +82,6 @@ def explain(
     from visvm.cli.terminal import answer, progress_bars
     from visvm.encoders.files import replacing
     from visvm.model.advice import ImageAdvisor
-    from visvm.model.formats import percent
     from visvm.model.labels import as_number
 
     output = output or Path(f"{Path(image).stem}-explained.png")
@@ -92,14 +93,23 @@ def explain(
         found = advisor.explain(image, wanted, progress=progress)
     with replacing(output) as file:
         file.write(found.picture)
-    facts = {"path": found.path, "label": found.label, "score": found.score}
-    said = f"{found.path}: what {found.label} {percent(found.score)} rests on: {output}"
+    facts: dict[str, Any] = {"path": found.path, "label": found.label, "score": found.score}
+    facts["unknown"] = found.unknown
+    said = f"{found.path}: what {_looks_like(found)} rests on: {output}"
     answer(
         {**facts, "heat": found.heat.tolist(), "picture": output},
         said,
         as_json=as_json,
         quiet=quiet,
     )
+
+
+def _looks_like(found: "Suggestion | Explanation") -> str:
+    """Say what a photo looks like, in the words of ``predict``."""
+    from visvm.model.formats import percent
+
+    best = f"{found.label} {percent(found.score)}"
+    return f"none of these (closest: {best})" if found.unknown else best
 
 
 def _check_picture(output: Path, force: bool) -> None:

@@ -14,6 +14,7 @@ from visvm.encoders.sources import ImageLike, Source, as_source, content_of, in_
 from visvm.errors import ImageError, InputError
 from visvm.head.calibration import probabilities
 from visvm.head.checks import is_count, parameter_error, suggestion
+from visvm.head.familiarity import UNKNOWN
 from visvm.head.products import Array
 from visvm.head.solver import leverage
 from visvm.head.suggest import first_choices, hesitations
@@ -41,12 +42,15 @@ class Suggestion:
         The likeliest class so far.
     score : float
         Its probability.
+    unknown : bool
+        Whether it looks like none of the classes, at the default rate.
     """
 
     path: str
     place: int
     label: Label
     score: float
+    unknown: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,8 @@ class Explanation:
         What each cell of the picture gives to the class, or, below zero, takes from it.
     picture : bytes
         The picture under this map, as a PNG file.
+    unknown : bool
+        Whether the image looks like none of the classes, at the default rate.
     """
 
     path: str
@@ -72,6 +78,7 @@ class Explanation:
     score: float
     heat: Heat
     picture: bytes
+    unknown: bool = False
 
 
 class ImageAdvisor(ImagePredictor):
@@ -112,15 +119,16 @@ class ImageAdvisor(ImagePredictor):
             raise ImageError("There are no photos to choose from. Give some.", code="images-none")
         features = encoded.features[:, 0]
         chosen, given = suggested(model, features, encoder.layer_dims[-1], n)
-        best = given.argmax(axis=1)
+        best, strange = given.argmax(axis=1), _strange(model, features[chosen])
         return [
             Suggestion(
                 str(sources[encoded.places[place]]),
                 encoded.places[place],
                 model.classes.tolist()[best[place]],
                 float(given[place, best[place]]),
+                unknown,
             )
-            for place in chosen
+            for place, unknown in zip(chosen, strange, strict=True)
         ]
 
     def explain(
@@ -151,10 +159,18 @@ class ImageAdvisor(ImagePredictor):
         for batch in occluded(pixels, BATCH_SIZE):
             parts.append(encoder.encode(batch))
             progress("looking", min(BATCH_SIZE * len(parts), PASSES), PASSES)
-        which, score, heat = explained(model, np.concatenate(parts), label)
+        features = np.concatenate(parts)
+        which, score, heat = explained(model, features, label)
+        (unknown,) = _strange(model, features[:1])  # the first is the picture itself
         aspect = aspect_of(content) if self.transform == "squash" else 1.0
         picture = heat_picture(pixels, encoder.preprocessing, heat, aspect)
-        return Explanation(_name(source), which, score, heat, picture)
+        return Explanation(_name(source), which, score, heat, picture, unknown)
+
+
+def _strange(model: Model, features: LayerFeatures) -> list[bool]:
+    """Return which images look like none of the classes."""
+    known = model.known(model.looks(features))
+    return [False] * len(features) if known is None else (known < UNKNOWN).tolist()
 
 
 def suggested(model: Model, features: LayerFeatures, width: int, n: int) -> tuple[list[int], Array]:

@@ -220,8 +220,12 @@ def describe_evaluation(found: Evaluation) -> dict[str, Any]:
 
 def describe_suggestions(found: list[Suggestion]) -> dict[str, Any]:
     """Return which images to label next."""
-    named = [{"image": each.place, "label": each.label, "score": each.score} for each in found]
-    return {"suggestions": named}
+    names = ("label", "score", "unknown")
+    return {
+        "suggestions": [
+            {"image": each.place, **{name: getattr(each, name) for name in names}} for each in found
+        ]
+    }
 
 
 def describe_check(found: Check) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import { percent } from './words.js';
 
 const error = new ErrorLine('ask-error');
 const wrong = find('wrong', HTMLFormElement);
+const rate = find('ask-rate', HTMLSelectElement);
 /** @type {File|null} */
 let photo = null;
 let likeliest = '';
@@ -43,7 +44,7 @@ function answerRow({ label, score }) {
 async function predictionFor(file) {
   const body = photoForm([{ file }]);
   /** @type {{predictions: Prediction[]}} */
-  const { predictions } = await post('api/predict?top=5', { body });
+  const { predictions } = await post(`api/predict?top=5&unknown=${rate.value}`, { body });
   return predictions[0];
 }
 
@@ -186,6 +187,7 @@ export function askView() {
     choose(input.files ?? []);
     input.value = '';
   });
+  rate.addEventListener('change', () => { if (photo) ask(photo); });
   wrong.addEventListener('submit', correct);
   $('why').addEventListener('click', why);
   onModel((now) => { wrong.classList.toggle('locked', !now.can_learn || !now.can_write); });
