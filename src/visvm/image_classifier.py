@@ -12,18 +12,14 @@ from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.loading import load_encoder
 from visvm.encoders.presets import AUTO
-from visvm.encoders.sources import ImageLike, expanded
+from visvm.encoders.sources import expanded
 from visvm.encoders.texts import read_texts
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
 from visvm.learning.choosing import trial_cache
 from visvm.learning.choosing_encoder import WantedEncoder, with_choices
 from visvm.learning.examining import ImageExaminer
-from visvm.learning.labelled import (
-    Images,
-    Labelled,
-    read_labelled,
-)
+from visvm.learning.labelled import Images, Labelled, TestImages, read_labelled, read_tests
 from visvm.learning.session import learn_session, learn_sums, require_settled
 from visvm.learning.texts import text_samples
 from visvm.learning.work import Engine, Work, plan_session
@@ -140,22 +136,19 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         images: Images,
         labels: Sequence[Label] | None = None,
         *,
-        test: str | Path | tuple[Sequence[ImageLike], Sequence[Label]] | None = None,
+        test: TestImages | None = None,
         nested: bool | None = None,
         skip_unreadable: bool = False,
         text: str | Path | None = None,
         engine: Engine | None = None,
         progress: Progress = watched,
     ) -> SessionReport:
-        """Learn one session: any mix of new classes and more images of known ones.
-
-        They are added to the sums piece by piece: memory does not grow with their number.
+        """Learn one session: new classes, more images of known ones, or both, in bounded memory.
 
         Parameters
         ----------
         images : path, or sequence of paths or contents
-            A folder with one sub-folder per class, a CSV file of path,label, or image files or
-            their contents.
+            A folder with one sub-folder per class, a CSV file, or image files or contents.
         labels : sequence of str or int, optional
             With image files or contents, one each.
         test : path, or pair of sequences, optional
@@ -167,23 +160,19 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         skip_unreadable : bool, default=False
             Leave out files that are not images; otherwise they stop the session.
         text : path, optional
-            Text features of the classes given, as ``visvm text encode`` writes them, for a CLIP
-            encoder: the text of a class counts as eight photos of it. This pays where there are
-            fewer than about eight (benchmarks/TEXT.md). The model keeps it.
+            Text features of the classes given (``visvm text encode``), for a CLIP encoder: each
+            counts as eight photos of its class, which pays where there are fewer than about eight
+            (benchmarks/TEXT.md). The model keeps them.
         engine : Engine, optional
             Who does the work: ``LocalEngine(journal)``, the default, or ``RayEngine(…)``.
         """
         self._require_sums("learn more")
         given = read_labelled(images, labels, nested=nested)
-        pair = test if isinstance(test, tuple) else (test,)
-        tests = None if test is None else read_labelled(*pair, nested=nested)
+        tests = read_tests(test, nested)
         said = None if text is None else read_texts(expanded(text))
         self.check_options(progress)  # before hours are spent on encoding
-        chooses = self.model_ is None and "auto" in (self.transform, self.encoder_name)
-        with trial_cache(self.cache, chooses) as cache:
-            work = self._work(given, skip_unreadable, cache)
-            if chooses:
-                work = with_choices(work, self._wanted, self.transform, progress)
+        with trial_cache(self.cache, self._chooses) as cache:
+            work = self._work(given, skip_unreadable, cache, progress)
             texts = None if said is None else text_samples(said, work.encoder, given.labels)
             model, report = learn_session(
                 self.model_, work, test=tests, engine=engine, progress=progress, texts=texts
@@ -233,14 +222,23 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         model = require_settled(self.model_)
         given = read_labelled(images, labels, nested=nested)
         self.check_options(progress)
-        work = self._work(given, skip_unreadable, self.cache)
+        work = self._work(given, skip_unreadable, self.cache, progress)
         return SiteStatistics(learn_sums(model, work, engine=engine, progress=progress))
 
+    @property
+    def _chooses(self) -> bool:
+        """Whether the next session chooses the transform, or the encoder."""
+        return self.model_ is None and "auto" in (self.transform, self.encoder_name)
+
     def _work(
-        self, given: Labelled, skip_unreadable: bool, cache: bool | Path | FeatureCache
+        self,
+        given: Labelled,
+        skip_unreadable: bool,
+        cache: bool | Path | FeatureCache,
+        progress: Progress,
     ) -> Work:
         encoder = self.load_encoder()
-        return plan_session(
+        work = plan_session(
             given,
             encoder,
             self._transform(encoder),
@@ -251,6 +249,9 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
             skip_unreadable=skip_unreadable,
             views=self.views,
         )
+        if not self._chooses:
+            return work
+        return with_choices(work, self._wanted, self.transform, progress)
 
     def forget(
         self,

@@ -1,8 +1,8 @@
 """Commands that change what a model knows: ``learn``, ``forget``, and those of single classes."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,7 +40,6 @@ from visvm.errors import InputError, ModelFileError, shown
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
     from visvm.learning.work import Engine
-    from visvm.model.journal import Journal
     from visvm.progress import Progress
 
 Minutes = Annotated[
@@ -130,12 +129,10 @@ def learn(
 ) -> None:
     """Learn one session: new classes, more images of known ones, or both. Creates MODEL if new.
 
-    With --statistics-only: for a model elsewhere, which this one was exported for ('visvm export
-    --for-site').
+    With --statistics-only: for the model that 'visvm export --for-site' exported this one for.
     """
     from visvm.cli.terminal import answer, progress_bars
     from visvm.model.container import locked
-    from visvm.model.journal import Journal
 
     asked = {"--test": test, "--text": text}
     output = _output(model, statistics_only, asked, force or reveal, ray, actors or batch_size)
@@ -146,8 +143,7 @@ def learn(
             return _answer_known(folder, output, as_json, quiet)
         require_new(output, force or statistics_only is None)
         tell_views(classifier.views, quiet)
-        with Journal(output) as journal:
-            engine = _engine(journal, ray, actors, batch_size)
+        with _engine(output, ray, actors, batch_size) as engine:
             given: Any = {"nested": nested, "skip_unreadable": skip_unreadable, "engine": engine}
             if statistics_only is None:
                 given |= {"test": test, "text": text}
@@ -268,17 +264,22 @@ def _answer_known(folder: str, output: Path, as_json: bool, quiet: bool) -> None
     answer_change(output, said, as_json, quiet, already_learned=True)
 
 
+@contextmanager
 def _engine(
-    journal: "Journal", address: str | None, actors: int | None, batch_size: int | None
-) -> "Engine":
-    if address is None:
-        from visvm.learning.local import LocalEngine
+    output: Path, address: str | None, actors: int | None, batch_size: int | None
+) -> "Iterator[Engine]":
+    """Give what learns, with the journal of a session in this process."""
+    from visvm.learning.local import LocalEngine
+    from visvm.model.journal import Journal
 
-        return LocalEngine(journal)
-    from visvm.learning.ray import RayEngine
+    with Journal(output) as journal:
+        if address is None:
+            yield LocalEngine(journal)
+            return
+        from visvm.learning.ray import RayEngine
 
-    given = {} if batch_size is None else {"batch_size": batch_size}
-    return RayEngine(address, actors=actors, **given)
+        given = {} if batch_size is None else {"batch_size": batch_size}
+        yield RayEngine(address, actors=actors, **given)
 
 
 def forget(

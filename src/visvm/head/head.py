@@ -118,8 +118,7 @@ class Head:
     def factor_kept(self) -> Iterator[None]:
         """Have ``solved`` and ``leave_one_out_scores`` share a factor, within this block.
 
-        Thin sums keep theirs anyway, and texts are of no use for it. The sums must not change
-        meanwhile.
+        Thin sums keep theirs anyway, and texts do not use it. The sums must not change meanwhile.
         """
         settled, scatter = self.settled, self.statistics.scatter
         with ExitStack() as held:
@@ -230,10 +229,7 @@ class Head:
             )
         check_one_kind(self.classes, np.array([new]))
         renamed = np.array([new if name == old else name for name in names])
-        texts = self.settled.texts
-        settled = (
-            self.settled if texts is None else replace(self.settled, texts=texts.renamed(old, new))
-        )
+        settled = self.settled.renamed(old, new)
         if new in names and new != old:
             return Head.of(settled, self.statistics.renamed(renamed)).solved()
         sums = None if self.sums is None else self.sums.renamed(renamed)

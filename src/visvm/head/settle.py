@@ -201,6 +201,10 @@ class Settled:
         """The same choices, without how they came about, and without texts."""
         return replace(self, ridge_path=(), layer_path=(), ridge_basis=None, texts=None)
 
+    def renamed(self, old: Any, new: Any) -> "Settled":
+        """Return the same choices, with a class renamed in the texts."""
+        return self if self.texts is None else replace(self, texts=self.texts.renamed(old, new))
+
     def joined(self, texts: TextSamples) -> "Settled":
         """Return the same choices, with these texts of classes that have none."""
         return replace(self, texts=texts if self.texts is None else self.texts.joined(texts))

@@ -50,6 +50,9 @@ class DataFrameLike(Protocol):
 Images = str | Path | DataFrameLike | Image.Image | NDArray[Any] | Sequence[ImageLike]
 """A folder with one sub-folder per class, a CSV file or a table of path,label, or images."""
 
+TestImages = str | Path | tuple[Sequence[ImageLike], Sequence[Label]]
+"""A folder or a CSV file of images to test with, or images with their labels."""
+
 FIX_LIST = ("path", "label", "was", "why")
 """The first row of what ``visvm check --fix-list`` writes; rows without a label are left out."""
 
@@ -186,6 +189,13 @@ def read_labelled(
         images, labels = _columns(cast("DataFrameLike", images))
     sources = [as_source(image, number) for number, image in enumerate(listed(images), 1)]
     return _from_list(sources, labels)
+
+
+def read_tests(test: TestImages | None, nested: bool | None) -> Labelled | None:
+    """Find out which images are to be tested with, if any."""
+    if isinstance(test, tuple):
+        return read_labelled(*test, nested=nested)
+    return None if test is None else read_labelled(test, nested=nested)
 
 
 def _columns(table: DataFrameLike) -> tuple[list[Any], list[Any]]:

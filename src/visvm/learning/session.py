@@ -35,7 +35,6 @@ from visvm.model.labels import Label, is_forgotten, some_of
 from visvm.model.results import (
     RidgeChoice,
     SessionReport,
-    SessionTest,
     session_test,
 )
 from visvm.model.state import Calibration, EncoderId, Model
@@ -78,9 +77,7 @@ def learn_session(
     learned, summed = _accumulated(work, engine, clock, progress)
     progress("learning", 0, 1)
     head = summed if model is None else summed.renewed()
-    if texts is not None:
-        require_kin(texts, head)
-        head = head.with_texts(texts)
+    head = head if texts is None else _with_texts(head, texts)
     with head.factor_kept():
         head = head.solved()
         progress("learning", 1, 1)
@@ -91,15 +88,16 @@ def learn_session(
     choice = _ridge_choice(summed.settled, head.settled)
     report = replace(report, ridge_choice=choice, estimate=estimate)
     if held_out is not None:
-        tested = held_out.only({*known, *report.new_classes})
-        report = replace(
-            report,
-            skipped=report.skipped + held_out.skipped,
-            test=_tested(model, after, tested, set(report.new_classes)),
-        )
+        report = _tested(report, model, after, held_out.only({*known, *report.new_classes}))
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
     return changes.learned(after, calibration, report, key), report
+
+
+def _with_texts(head: Head, texts: TextSamples) -> Head:
+    """Return the head with texts of classes, not solved; refuse those of another encoder."""
+    require_kin(texts, head)
+    return head.with_texts(texts)
 
 
 def _held_out(
@@ -127,15 +125,16 @@ def _unlearned(work: Work, head: Head) -> Model:
 
 
 def _tested(
-    before: Model | None, after: Model, tested: LabelledFeatures, new: set[Label]
-) -> SessionTest | None:
-    """Compare the model with the one before the session, on labelled features."""
-    if not tested.labels:
-        return None
-    guesses = None
-    if before is not None and len(before.classes):
+    report: SessionReport, before: Model | None, after: Model, tested: LabelledFeatures
+) -> SessionReport:
+    """Return the report with a comparison of both models on labelled features."""
+    test, guesses = None, None
+    if before is not None and len(before.classes) and tested.labels:
         guesses = before.predict(tested.features).tolist()
-    return session_test(tested.labels, after.predict(tested.features).tolist(), new, guesses)
+    if tested.labels:
+        found = after.predict(tested.features).tolist()
+        test = session_test(tested.labels, found, set(report.new_classes), guesses)
+    return replace(report, skipped=report.skipped + tested.skipped, test=test)
 
 
 def require_settled(model: Model | None) -> Model:
