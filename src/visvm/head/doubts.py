@@ -17,7 +17,7 @@ from visvm.head.nearness import spread_of
 from visvm.head.products import Array, Indices
 
 # Of nearly the same picture are features about their mean whose cosine is so large, and which are
-# so much closer than samples of their classes are to one another: benchmarks/CHECK.md.
+# so much closer than samples of their classes are to one another: benchmarks/ALIKE.md.
 _ALIKE, _CLOSER = 0.85, 0.2
 _NEAREST = 3  # samples that decide whether one is unlike all others
 _FAR, _LEAST_DEVIATION = 3.5, 0.05
