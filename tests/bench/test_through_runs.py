@@ -166,5 +166,9 @@ def test_estimates_count_what_training_and_encoding_take(name, visits, place):
     plain, timed = (estimate(group, run, 1e9, seconds) for seconds in (0.0, 2.0))
     encoded = {"ranpac": 32 + 16, "dualprompt": 8 + 16}[name]
     assert timed.seconds - plain.seconds == pytest.approx(2.0 * (2.2 * visits + encoded))
+    (ours,) = groups_of(place, "vis+adapter")  # trains four blocks of five
+    plain, timed = (estimate(ours, ours.runs[0], 1e9, seconds) for seconds in (0.0, 2.0))
+    wanted = 2.0 * (16 * (0.2 + 2.2 * 0.8 * 2) + 32 + 16)
+    assert timed.seconds - plain.seconds == pytest.approx(wanted)
     (others,) = groups_of(place, "ranpac-head")
     assert plain.n_bytes > estimate(others, others.runs[0], 1e9).n_bytes

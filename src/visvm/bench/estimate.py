@@ -80,7 +80,9 @@ def estimate(group: RunGroup, run: Run, speed: float, image_seconds: float = 0.0
     if not entry.traits.trains:
         return Estimate(operations / speed, peak)
     again = tested if entry.traits.trains == "every" else seen + step.tested
-    visits = _VISIT * trained * options["epochs"] + again
+    depth = len(group.encoder.layer_dims)
+    share = options.get("n_blocks", depth) / depth  # of the blocks; what enters them is held
+    visits = (1.0 - share + _VISIT * share * options["epochs"]) * trained + again
     return Estimate(operations / speed + visits * image_seconds, peak + _held(group, trained))
 
 
