@@ -70,6 +70,18 @@ def test_what_is_no_video_and_what_names_other_files(clip, tmp_path):
             next(video_frames(other, 1.0))
 
 
+def test_a_codec_of_others_and_a_text_that_is_none(clip, tmp_path):
+    content = write_clip(tmp_path / "a.avi", codec="ffvhuff").read_bytes()
+    for name in (b"FFVH", b"zzzz"):  # one that is not allowed, one that nobody knows
+        (tmp_path / "a.avi").write_bytes(content.replace(b"FFVH", name))
+        with refused("video-unreadable", ImageError):
+            next(video_frames(tmp_path / "a.avi", 1.0))
+    content = clip.read_bytes()
+    assert content.count(b"isomiso2") == 1
+    (tmp_path / "b.mp4").write_bytes(content.replace(b"isomiso2", b"isom\xff\xff\xff\xff"))
+    assert len(list(video_frames(tmp_path / "b.mp4", 1.0))) == 4
+
+
 def test_sound_alone(tmp_path):
     av = pytest.importorskip("av")
     with av.open(str(tmp_path / "a.mp4"), "w") as made:

@@ -13,6 +13,8 @@ from visvm import ImageClassifier
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--disable-extensions"]
 # what the address bar would show is two more pages in every window, dearer than ours
 FLAGS += ["--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup"]
+# a camera for pages that ask for one, where the context may use it
+FLAGS += ["--use-fake-device-for-media-stream"]
 
 
 @pytest.fixture(scope="module")

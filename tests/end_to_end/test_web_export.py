@@ -78,7 +78,7 @@ def ask(page, path):
 
 def test_the_page_says_what_predict_says_also_without_a_network(exported, served, browser):
     folder, model = exported
-    context = browser.new_context()
+    context = browser.new_context(permissions=["camera"])
     context.set_default_timeout(120_000)
     page, asked_for, broken = context.new_page(), [], []
     page.on("request", lambda request: asked_for.append(request.url))
@@ -99,7 +99,15 @@ def test_the_page_says_what_predict_says_also_without_a_network(exported, served
         shares = [float(share.removesuffix(" %")) for _, share in rows]
         assert shares == pytest.approx([100 * share for _, share in answer.top], abs=0.3)
         assert ("None of these" in page.locator("#verdict").inner_text()) == answer.unknown
+    page.locator("#camera").click()
+    page.locator("#time").evaluate("each => { each.textContent = ''; }")
+    page.locator("#shoot").click()
+    expect(page.locator("#time")).to_contain_text("ms")
+    assert len(answers(page)) == len(model.classes_)
     page.evaluate("navigator.serviceWorker.ready")
+    found = context.new_cdp_session(page).send("Page.getInstallabilityErrors")
+    # manifest, icon and service worker do; the window is a private one
+    assert {each["errorId"] for each in found["installabilityErrors"]} <= {"in-incognito"}
     served.shutdown()
     served.server_close()
     page.reload()

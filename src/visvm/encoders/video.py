@@ -30,12 +30,13 @@ MAX_FRAME_PIXELS: Final = 36_000_000  # 8K
 _MAX_RATE: Final = 1000  # frames a second
 _FORMATS: Final = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg"
 _CODECS: Final = (
-    "h264,hevc,av1,libdav1d,libaom-av1,vp8,libvpx,vp9,libvpx-vp9,mpeg4,mpeg2video,mpeg1video,"
-    "h263,mjpeg,prores,theora,wmv1,wmv2,wmv3,vc1,flv,ffv1"
+    *("h264", "hevc", "av1", "libdav1d", "libaom-av1", "vp8", "libvpx", "vp9", "libvpx-vp9"),
+    *("mpeg4", "mpeg2video", "mpeg1video", "h263", "mjpeg", "prores", "theora", "flv"),
+    *("wmv1", "wmv2", "wmv3", "vc1"),
 )
 _SAFE: Final = {
     "format_whitelist": _FORMATS,
-    "codec_whitelist": _CODECS,
+    "codec_whitelist": ",".join(_CODECS),  # of what looks for streams, before any is decoded
     "protocol_whitelist": "none",
 }
 _CAMERAS: Final = {"linux": ("v4l2", "/dev/video{}"), "darwin": ("avfoundation", "{}")}
@@ -66,7 +67,10 @@ def video_frames(path: Path, every: float, duration: float | None = None) -> Ite
     """
     av = _av(str(path))
     try:
-        with opened_file(path) as file, av.open(file, options=_SAFE) as container:
+        with (
+            opened_file(path) as file,
+            av.open(file, options=_SAFE, metadata_errors="replace") as container,
+        ):
             yield from _frames(container, shown(path), every, duration)
     except (av.error.FFmpegError, OSError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -86,7 +90,7 @@ def camera_frames(number: int, every: float, duration: float | None = None) -> I
     try:
         with av.open(place.format(number), format=kind) as container:
             yield from _frames(container, name, every, duration, live=True)
-    except (av.error.FFmpegError, ValueError) as error:  # a format that this PyAV lacks
+    except (av.error.FFmpegError, OSError, ValueError) as error:  # also a format PyAV lacks
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
             f"{name} cannot be used ({reason}). Connect it, get access to it, close other programs "
@@ -118,6 +122,10 @@ def _frames(
     if not container.streams.video:
         raise ImageError(f"{name} has no frames. Give a video.", code="video-empty")
     stream = container.streams.video[0]
+    # None where it is unknown, whatever PyAV's types say; a camera gives what its system does
+    codec = getattr(stream.codec_context, "name", None)
+    if codec is None or not (live or codec in _CODECS):
+        raise OSError("its codec is unknown, or not one of cameras and phones")
     stream.codec_context.options = {"max_pixels": str(MAX_FRAME_PIXELS)}
     first, due, n_decoded = None, 0.0, 0
     for frame in container.decode(stream):
