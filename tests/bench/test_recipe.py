@@ -12,7 +12,7 @@ from visvm.errors import InputError
 
 BUILT_IN = {*BASELINES, OURS, ORACLE}
 WITH_TEXT = {entry.name for entry in METHODS.values() if "text" in entry.needs}
-OF_FEATURES = BUILT_IN - {entry.name for entry in METHODS.values() if entry.needs}
+OF_FEATURES = {name for name in BUILT_IN if METHODS[name].needs == ("features",)}
 NAMES = [
     *(
         "table1",
