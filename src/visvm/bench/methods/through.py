@@ -29,7 +29,7 @@ MICRO_BATCH = 8
 AUGMENTATIONS = ("none", "views")
 """Training images as they are tested, or a random part of each, perhaps mirrored."""
 
-HELD_BYTES = 2**30
+HELD_BYTES = 2**31
 """As much of what enters the first trained place is held, at most, for all images together."""
 
 _TOKENS = 20  # as large as a block's output is what it holds for back-propagation
@@ -101,7 +101,7 @@ def require_pictures(pictures: Pictures | None, name: str) -> Pictures:
 class Inputs:
     """What enters the first trained place of a network.
 
-    It is computed once where all images fit into a gibibyte, and for each batch otherwise, or
+    It is computed once where all images fit into two gibibytes, and for each batch otherwise, or
     where every visit shows another part of an image.
 
     Parameters
