@@ -53,7 +53,13 @@ def undo(
             facts = {"path": str(model), "discarded": gone}
             return answer(facts, f"{model}: {said}", as_json=as_json, quiet=quiet)
         if changes.is_made(read(model, sums=False), changes.UNDO):
-            return answer_made(model, as_json, quiet, " (one change can be undone)", undone=None)
+            return answer_made(
+                model,
+                as_json,
+                quiet,
+                " (only the last change can be undone, and it has been)",
+                undone=None,
+            )
         header = read_header(model)
         undone = last_change(header.sessions, header.events)
         classifier = ImageClassifier.undo(model, cache=False)
