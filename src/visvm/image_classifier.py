@@ -55,9 +55,9 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         Where features are kept so that an image is encoded once: in the user's cache folder, a file
         of your own, or nowhere.
     quality : "fast", "standard" or "best", optional
-        How closely the encoder looks: fast takes 0.57 of the time of standard with DINOv2 (fewer
-        patches of the picture; of an encoder of your own a smaller picture), best two to four
-        times as long (a larger one). None means standard.
+        How closely the encoder looks: fast takes less than half of the time of standard with
+        DINOv2 (products in int8, fewer patches; of an encoder of your own a smaller picture), best
+        two to four times as long (a larger one). None means standard.
     minutes : float, optional
         With encoder="auto": choose the size as well, so that the first session takes this time.
     layers, ridge, svm_cost, memory_limit

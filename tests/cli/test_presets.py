@@ -13,6 +13,7 @@ from tests.encoders.patched import BEST, FAST, SIZE, model, put_into_catalog
 from visvm.cli import speed
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.presets import at_quality
+from visvm.encoders.resolution import Form
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,7 @@ def test_quality_decides_the_size(visvm, learn, encoder):
 def test_a_preset_of_older_versions_is_still_that_preset(visvm, learn, monkeypatch):
     name = f"seeing@{FAST}"
     assert learn("--encoder", name)[0] == 0
-    seeing = dataclasses.replace(CATALOG["seeing"], fast_patches=SIZE)
+    seeing = dataclasses.replace(CATALOG["seeing"], fast=(Form(patches=SIZE),))
     monkeypatch.setitem(CATALOG, "seeing", seeing)
     assert at_quality("seeing", "fast") == f"seeing@{SIZE}:{SIZE}"
     assert learn("--quality", "fast", "--again")[0] == 0

@@ -20,12 +20,12 @@ def file(tmp_path):
 def test_presets_of_the_catalogue_need_no_weights(tmp_path, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
     assert at_every_quality("dinov2-s14") == {
-        "fast": "dinov2-s14@224:112",
+        "fast": "dinov2-s14@224:208:int8",
         "standard": "dinov2-s14",
         "best": "dinov2-s14@336",
     }
     assert list(at_every_quality("clip-b16-openai").values()) == [
-        "clip-b16-openai@224:72",
+        "clip-b16-openai@224:int8",
         "clip-b16-openai",
         "clip-b16-openai@336",
     ]
@@ -33,7 +33,7 @@ def test_presets_of_the_catalogue_need_no_weights(tmp_path, monkeypatch):
 
 def test_former_names_of_a_preset_are_that_preset(tmp_path, monkeypatch):
     monkeypatch.setenv("VISVM_CACHE", str(tmp_path))
-    for former in ("dinov2-s14@140", "clip-b16-openai@128"):
+    for former in ("dinov2-s14@140", "clip-b16-openai@128", "dinov2-s14@224:112"):
         assert [has_quality(former, quality) for quality in QUALITIES] == [True, False, False]
     for name in ("dinov2-s14", "clip-b16-openai"):
         for quality, each in at_every_quality(name).items():

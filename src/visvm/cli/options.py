@@ -74,8 +74,8 @@ NewEncoder = Annotated[
 NewQuality = Annotated[
     str | None,
     typer.Option(
-        help="For a new model: how closely the encoder looks. fast takes 0.57 of the time of "
-        "standard with DINOv2, and looks at less of each picture; best takes two to four times as "
+        help="For a new model: how closely the encoder looks. fast takes less than half of the "
+        "time of standard with DINOv2, and looks less closely; best takes two to four times as "
         "long.",
         show_default="standard",
     ),

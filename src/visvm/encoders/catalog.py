@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from visvm.encoders.encoder import Preprocessing
+from visvm.encoders.resolution import Form
 
 DEFAULT_ENCODER = "dinov2-s14"
 
@@ -51,9 +52,9 @@ class CatalogEntry(WheelFile):
         The position embeddings, as ``resize_graph`` takes them.
     patch : int, optional
         Side of a patch in pixels, where there are `positions`.
-    fast_patches : int, optional
-        How many patches go on at ``--quality fast`` (``keep_patches``); without it, fast is a
-        smaller picture. What it takes and costs is in benchmarks/FRONTIER.md.
+    fast : tuple of Form, optional
+        What ``--quality fast`` is, and what it was in older versions; without it, a smaller
+        picture. What it takes and costs is in benchmarks/FRONTIER.md.
     projection : tuple of two str, optional
         First and last tensor of what follows the blocks: the final block's CLS token, and the
         encoder's own output.
@@ -65,7 +66,7 @@ class CatalogEntry(WheelFile):
     preprocessing: Preprocessing
     positions: tuple[str, ...] = ()
     patch: int | None = None
-    fast_patches: int | None = None
+    fast: tuple[Form, ...] = ()
     projection: tuple[str, str] | None = None
 
 
@@ -84,7 +85,7 @@ _ENTRIES = (
         # of 37 × 37 patches; to the CLS token's the file adds the token itself, which is equal
         positions=("/Cast_output_0", "model.cls_token", "onnx::Reshape_1360"),
         patch=14,
-        fast_patches=112,  # of 256
+        fast=(Form(patches=208, int8=True), Form(patches=112)),  # of 256
         projection=("/blocks.11/Add_1_output_0", "/norm/Add_1_output_0"),
     ),
     CatalogEntry(
@@ -106,7 +107,7 @@ _ENTRIES = (
             "vision_model.embeddings.position_embedding.weight",
         ),
         patch=16,
-        fast_patches=72,  # of 196
+        fast=(Form(int8=True), Form(patches=72)),  # of 196
         projection=("/vision_model/Gather_output_0", "image_embeds"),
     ),
 )

@@ -24,10 +24,10 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
     ----------
     name : str
         Any of these, or with the side of the pictures it is to take behind it (``NAME@336``), and
-        in ONNX with the number of patches that go on (``NAME@224:112``, ``patches.py``): a name of
-        the catalogue; a file ``.onnx`` with its description beside it; an open_clip
-        checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``); a folder of a transformers
-        model, or its name on the hub (``owner/model``).
+        in ONNX with the number of patches that go on, or ``int8``, or both (``NAME@224:112:int8``;
+        ``patches.py``, ``int8.py``): a name of the catalogue; a file ``.onnx`` with its description
+        beside it; an open_clip checkpoint (``.pt``, ``.pth``, ``.bin``, ``.safetensors``); a folder
+        of a transformers model, or its name on the hub (``owner/model``).
     progress : callable, optional
         Called with the bytes downloaded, where a catalogue's weights are not on this machine yet.
     from_hub : bool, default=True
@@ -45,11 +45,11 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
         from visvm.encoders.onnx import load_file
 
         return load_file(path, form)
-    if form.patches is not None and bare.partition("@")[0] not in CATALOG:
+    if (form.patches or form.int8) and bare.partition("@")[0] not in CATALOG:
+        what = "looks at all patches" if form.patches else "multiplies in float32"
         raise EncoderError(
-            f"{bare} looks at all patches: only encoders in ONNX can leave some out. Name it "
-            f"{bare}@{form.size}.",
-            code="patches-unsupported",
+            f"{bare} {what}: only encoders in ONNX can do otherwise. Name it {bare}@{form.size}.",
+            code="patches-unsupported" if form.patches else "int8-unsupported",
         )
     if path.suffix in _CHECKPOINTS:
         from visvm.encoders.open_clip import load_checkpoint

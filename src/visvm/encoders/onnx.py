@@ -33,6 +33,7 @@ from visvm.encoders.encoder import (
 )
 from visvm.encoders.files import MOST_OF_TEXT, read_file
 from visvm.encoders.graph import METADATA, OUTPUT, PROJECTION, prepare
+from visvm.encoders.int8 import multiply_in_int8
 from visvm.encoders.joint import Tail, read_tail
 from visvm.encoders.patches import take_form
 from visvm.encoders.resolution import Form, patch_side
@@ -153,6 +154,8 @@ def named_graph(name: str, form: Form) -> "onnx.ModelProto":
 
     entry, model = CATALOG[name], onnx.load(weights.locate(name))
     take_form(name, model, entry.blocks, entry.positions, entry.preprocessing.size, form)
+    if form.int8:
+        multiply_in_int8(name, model)
     return model
 
 
@@ -199,7 +202,12 @@ def prepared_file(path: Path, form: Form) -> PreparedFile:
     digest = hashlib.sha256(f"{digests} {blocks} {preprocessing}".encode()).hexdigest()
     patch, own = patch_side(model) if positions else None, preprocessing.size
     take_form(str(path), model, blocks, positions, own, form.beside(own))
-    return PreparedFile(prepare(model, blocks, preprocessing), digest, patch, preprocessing)
+    content = prepare(model, blocks, preprocessing)
+    if form.int8:  # behind prepare, which makes float32 of the products that a file has in int8
+        model = onnx.load_from_string(content)
+        multiply_in_int8(str(path), model)
+        content = model.SerializeToString(deterministic=True)
+    return PreparedFile(content, digest, patch, preprocessing)
 
 
 def _places(model: "onnx.ModelProto") -> list[str]:

@@ -1,7 +1,8 @@
 """Name encoders by how much time an image may take: ``fast``, ``standard`` or ``best``.
 
 A preset is nothing but an ordinary name: ``dinov2-s14`` at ``best`` is ``dinov2-s14@336``. The
-encoders of the catalogue are fast by leaving patches out, others by a smaller picture.
+encoders of the catalogue are fast by products in int8 and by leaving patches out, others by a
+smaller picture.
 """
 
 from typing import Final
@@ -17,9 +18,8 @@ AUTO: Final = "auto"
 
 STANDARD: Final = "standard"
 # Side of the picture, in the encoder's own. The number of patches, and with it the time, goes with
-# its square: best takes two to four times as long. By fast, a picture of 140 × 140 instead of
-# 224 × 224 took 0.34 of DINOv2's time; leaving patches out, which is fast in the catalogue, takes
-# 0.57 of it (1.76 times as fast). What both cost in right answers is in benchmarks/FRONTIER.md.
+# its square: best takes two to four times as long. In the catalogue fast is products in int8 and
+# fewer patches. What each takes and costs in right answers is in benchmarks/FRONTIER.md.
 SIDES: Final = {"fast": 5 / 8, STANDARD: 1.0, "best": 3 / 2}
 QUALITIES: Final = tuple(SIDES)
 
@@ -55,7 +55,7 @@ def at_quality(name: str, quality: str, progress: Progress = silent) -> str:
     Examples
     --------
     >>> [at_quality("dinov2-s14", quality) for quality in QUALITIES]
-    ['dinov2-s14@224:112', 'dinov2-s14', 'dinov2-s14@336']
+    ['dinov2-s14@224:208:int8', 'dinov2-s14', 'dinov2-s14@336']
     """
     check_quality(quality)
     bare, form = named(name)
@@ -74,24 +74,27 @@ def at_quality(name: str, quality: str, progress: Progress = silent) -> str:
             "'positions' in the description of an ONNX file, or use another encoder.",
             code="size-unsupported",
         )
-    if quality == "fast" and bare in CATALOG and (kept := CATALOG[bare].fast_patches) is not None:
-        return Form(patches=kept).name(bare, own)
+    if quality == "fast" and bare in CATALOG and (fast := CATALOG[bare].fast):
+        return fast[0].name(bare, own)
     return _of_size(bare, quality, own, patch)
 
 
 def has_quality(name: str, quality: str) -> bool:
     """Return whether an encoder is that of a preset, or was so in older versions.
 
-    In these, ``fast`` was a smaller picture for the encoders of the catalogue as well.
+    In these, ``fast`` was a smaller picture for the encoders of the catalogue as well, or fewer
+    patches.
 
     Examples
     --------
     >>> [has_quality(f"dinov2-s14@{form}", "fast") for form in ("224:112", "140", "336")]
     [True, True, False]
     """
-    bare, _ = named(name)
+    bare, form = named(name)
     if name == at_quality(bare, quality):
         return True
+    if bare in CATALOG and form in CATALOG[bare].fast:
+        return quality == "fast"
     own, patch = _own_size(bare, silent)
     return patch is not None and name == _of_size(bare, quality, own, patch)
 

@@ -22,7 +22,7 @@ from visvm.errors import EncoderError
 if TYPE_CHECKING:
     import onnx
 
-_NAMED = re.compile(r"(.+)@(\d+)(?::(\d+))?")
+_NAMED = re.compile(r"(.+)@(\d+)(?::(\d+))?(:int8)?")
 _CUBIC = -0.75  # torch's and ONNX's coefficient
 
 
@@ -36,10 +36,13 @@ class Form:
         Side of the picture.
     patches : int, optional
         How many patches go on through all blocks (``keep_patches``).
+    int8 : bool, default=False
+        Whether it multiplies in whole numbers of 8 bits (``multiply_in_int8``).
     """
 
     size: int | None = None
     patches: int | None = None
+    int8: bool = False
 
     def beside(self, own_size: int) -> "Form":
         """Return the same form, of an encoder that was trained with pictures of this size."""
@@ -50,13 +53,14 @@ class Form:
         for sign, number in (("@", self.size), (":", self.patches)):
             if number is not None:
                 weights = hashlib.sha256(f"{weights}{sign}{number}".encode()).hexdigest()
-        return weights
+        return hashlib.sha256(f"{weights}:int8".encode()).hexdigest() if self.int8 else weights
 
     def name(self, bare: str, own_size: int) -> str:
         """Return an encoder's name in this form, given the size that it was trained with."""
-        if self.patches is not None:
-            return f"{bare}@{self.size or own_size}:{self.patches}"
-        return bare if self.size is None else f"{bare}@{self.size}"
+        if self == Form():
+            return bare
+        patches = "" if self.patches is None else f":{self.patches}"
+        return f"{bare}@{self.size or own_size}{patches}{':int8' if self.int8 else ''}"
 
 
 def split_form(name: str) -> tuple[str, Form]:
@@ -66,15 +70,17 @@ def split_form(name: str) -> tuple[str, Form]:
 
     Examples
     --------
-    >>> split_form("dinov2-s14@336"), split_form("dinov2-s14")
-    (('dinov2-s14', Form(size=336, patches=None)), ('dinov2-s14', Form(size=None, patches=None)))
-    >>> split_form("dinov2-s14@224:112")
-    ('dinov2-s14', Form(size=224, patches=112))
+    >>> split_form("dinov2-s14@336")
+    ('dinov2-s14', Form(size=336, patches=None, int8=False))
+    >>> split_form("dinov2-s14") == ("dinov2-s14", Form())
+    True
+    >>> split_form("dinov2-s14@224:112:int8")
+    ('dinov2-s14', Form(size=224, patches=112, int8=True))
     """
     match = _NAMED.fullmatch(name)
     if match is None or Path(name).expanduser().exists():
         return name, Form()
-    return match[1], Form(int(match[2]), int(match[3]) if match[3] else None)
+    return match[1], Form(int(match[2]), int(match[3]) if match[3] else None, bool(match[4]))
 
 
 def check_size(name: str, size: int, patch: int, grid: int) -> None:
