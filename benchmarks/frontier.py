@@ -94,9 +94,9 @@ VIEWED = tuple(
 CLIP = Way("clip-b16-openai")
 CLIP_FAST = Way(at_quality(CLIP.encoder, "fast"))
 ROWS: dict[Setting, tuple[Way, ...]] = {
-    CUB: (STANDARD, FAST, FEW_PATCHES, SMALL, CLIP),
-    CUB_PART: (STANDARD, *VIEWED),
-    CIFAR: (STANDARD, FAST, FEW_PATCHES, SMALL, CLIP, CLIP_FAST),
+    CUB: (STANDARD, FAST, FEW_PATCHES, CLIP),
+    CUB_PART: (STANDARD, FAST, SMALL, *VIEWED),
+    CIFAR: (STANDARD, FAST, FEW_PATCHES, CLIP, CLIP_FAST),
 }
 
 
@@ -183,7 +183,8 @@ def section(setting: Setting, found: dict[Way, Found], times: dict[str, float]) 
 
 def draw(tables: dict[Setting, dict[Way, Found]], times: dict[str, float]) -> None:
     """Draw accuracy over time an image, a panel for each setting."""
-    figure, panels = plt.subplots(1, len(tables), figsize=(4.6 * len(tables), 4.6))
+    size = (4.6 * len(tables), 4.6)
+    figure, ((*panels,),) = plt.subplots(1, len(tables), figsize=size, squeeze=False)
     every = list(dict.fromkeys(way for ways in ROWS.values() for way in ways))
     for panel, (setting, found) in zip(panels, tables.items(), strict=True):
         for way, each in found.items():

@@ -21,6 +21,16 @@ _OURS = "visvm_int8"  # what the names of added tensors begin with
 _AXES_ARE_INPUTS = 18  # the opset since which ReduceMax takes its axes so
 _PAIR = 128  # 255 times that fits into the 16 bits that CPUs without VNNI add up two products in
 
+_SHARED: dict[str, NDArray[Any]] = {
+    "signed": np.array(1 / 127, dtype=np.float32),
+    "unsigned": np.array(1 / 255, dtype=np.float32),
+    "middle": np.array(128, dtype=np.uint8),
+    "zero": np.array(0, dtype=np.uint8),
+    "least": np.array(1e-12, dtype=np.float32),  # for rows that are all alike
+    "axes": np.array([-1]),
+}
+"""Constants of all products."""
+
 
 def multiply_in_int8(name: str, model: "onnx.ModelProto") -> None:
     """Make all products with constant matrices those of whole numbers, in place.
@@ -47,14 +57,7 @@ def multiply_in_int8(name: str, model: "onnx.ModelProto") -> None:
     }
     opset = next(each.version for each in model.opset_import if each.domain in ("", "ai.onnx"))
     made: dict[str, list[onnx.NodeProto]] = {}
-    stored: dict[str, NDArray[Any]] = {
-        "signed": np.array(1 / 127, dtype=np.float32),
-        "unsigned": np.array(1 / 255, dtype=np.float32),
-        "middle": np.array(128, dtype=np.uint8),
-        "zero": np.array(0, dtype=np.uint8),
-        "least": np.array(1e-12, dtype=np.float32),  # for rows that are all alike
-        "axes": np.array([-1]),
-    }
+    stored = dict(_SHARED)
     for node in graph.node:
         if node.op_type == "MatMul" and (matrix := matrices.get(node.input[1])) is not None:
             above = matrix.shape[0] > matrix.shape[1]
