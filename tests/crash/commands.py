@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache, partial
 from pathlib import Path
@@ -28,6 +28,8 @@ from visvm.encoders.encoder import Preprocessing
 from visvm.head import lift
 from visvm.learning import labelled, local, session
 from visvm.model import changes, masks, predictor, rounds
+from visvm.model import masked as masking
+from visvm.model.sites import SiteStatistics
 
 MODEL = Path("m.visvm")
 QUIET = {"no_cache": True, "quiet": True}
@@ -93,7 +95,8 @@ def fix_everything() -> None:
     for module in (loading, predictor):
         module.load_encoder = lambda *_, **__: encoder
     ImageClassifier.load_encoder = lambda *_: encoder
-    changes.now = lambda: "2026-01-02T03:04:05+00:00"
+    for module in (changes, masking):
+        module.now = lambda: "2026-01-02T03:04:05+00:00"
     labelled._version = lambda _: ""
     session._Clock.lap = lambda clock, stage: clock.seconds.setdefault(stage, 0.0)
     session._Clock.move = lambda *_: None
@@ -231,6 +234,18 @@ def _masked_commands(photos: Photos) -> Iterator[Command]:
     yield Command("masked sums", in_round, partial(masked.masked_sums, *sums, quiet=True))
     reveal = partial(masked.masked_reveal, key, roster, Path("a.reveal"), without=["b"], quiet=True)
     yield Command("masked reveal", in_round, reveal)
+
+    def masked_by_both() -> None:
+        joined()
+        make()
+        who, own = rounds.read_note(roster, rounds.Roster), SiteStatistics.load("site.sums")
+        other = rounds.Key((b"b" * 32).hex(), rounds.read_note(cards[1], rounds.Card))
+        for mine in (rounds.read_note(key, rounds.Key), other):
+            given = SiteStatistics(replace(own.model, site=mine.card.site))
+            masking.mask(mine, who, given).save(Path(f"{mine.card.name}.masked"))
+
+    total = (MODEL, roster, Path("total.sums"), [Path("a.masked"), Path("b.masked")])
+    yield Command("masked total", masked_by_both, partial(masked.masked_total, *total, quiet=True))
 
 
 def _cache_commands(photos: Photos) -> Iterator[Command]:

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from tests.bench.make_rows import make_rows, make_run, write_rows
@@ -15,8 +17,13 @@ from tests.encoders.parcels import WHEEL
 from visvm import ImageClassifier
 from visvm.bench.report import write as report_file
 from visvm.bench.rows import open_for_appending
-from visvm.cli import advise, ask, bench, demo, sort, upkeep
-from visvm.encoders import catalog, weights
+from visvm.cli import advise, ask, bench, card, check, demo, sort, text, upkeep
+from visvm.encoders import catalog, text_tower, weights
+from visvm.encoders.texts import TextFeatures, unit
+from visvm.model.portable import web
+from visvm.model.portable.graph import PortableOptions
+from visvm.model.portable.runtime import Runtime
+from visvm.model.portable.writing import Written
 from visvm.progress import silent
 from visvm.service.core import Service
 from visvm.service.jobs import ENDED, Asked
@@ -45,10 +52,47 @@ def other_commands(folder: Path) -> Iterator[Command]:
     sorting = partial(sort.sort, MODEL, Path(photos.first), Path("sorted"), yes=True, unknown="off")
     yield Command("sort", photos.base, partial(sorting, **QUIET))
     yield Command("sort --link", photos.base, partial(sorting, link=True, **QUIET))
+    page = {"html": Path("page.html"), "force": True, **QUIET}
+    looking = partial(check.check, photos.first, encoder="numpy", fix_list=Path("fix.csv"), **page)
+    yield Command("check", lambda: None, looking)
+    yield Command(
+        "evaluate --html", photos.base, partial(ask.evaluate, MODEL, photos.first, **page)
+    )
+    said = partial(card.card, MODEL, output=Path("card.md"), force=True, quiet=True)
+    yield Command("card", photos.base, said)
+    yield from _text_commands(folder)
+    yield from _page_commands()
     yield _demo_command(photos)
     yield from _weights_commands(folder)
     yield from _result_commands()
     yield from _service_commands(photos)
+
+
+def _text_commands(folder: Path) -> Iterator[Command]:
+    """Text features, of a tower that is not there."""
+    names = folder / "names.txt"
+    names.write_text("red\ngreen\n")
+    features = unit(np.arange(1.0, 9.0).reshape(2, 1, 4)).astype(np.float32)
+    text_tower.load_text_encoder = lambda *_: None
+    text_tower.encode_names = lambda *_: TextFeatures(("red", "green"), features)
+    given = {"encoder": "none", "image_encoder": "unknown", "quiet": True}
+    yield Command(
+        "text encode", lambda: None, partial(text.encode, names, output=Path("t.npz"), **given)
+    )
+
+
+def _page_commands() -> Iterator[Command]:
+    """The folder of a page, of which the model's graph is a few bytes here."""
+
+    def export(content: bytes) -> None:
+        web.made_content = lambda *_: (content, Written(0, 0, "int8", 0.0))
+        known = SimpleNamespace(classes=np.array(["red", "green"]))
+        runtime = Runtime(b"module", b"wasm")
+        web.write_web(Path("page"), known, None, PortableOptions(), runtime, replaces=True)
+
+    new = partial(export, b"new")
+    yield Command("export --web", lambda: None, new)
+    yield Command("export --web --force", partial(export, b"old"), new)
 
 
 def _demo_command(photos: Photos) -> Command:
@@ -116,8 +160,9 @@ def _service_commands(photos: Photos) -> Iterator[Command]:
         """Ask for a change under a key, as a client does again that got no answer."""
         model = ImageClassifier.load(MODEL, cache=False)
         with closing(Service(MODEL, model, signature_of(MODEL), Limits())) as service:
+            doing = work or (lambda classifier, _: service.take_back(classifier, None))
             asked = Asked.under("a key", "/api/change", b"content")
-            job = service.change(kind, work, ExitStack(), asked)
+            job = service.change(kind, doing, ExitStack(), asked)
             while job.state not in ENDED:
                 time.sleep(0.001)
             assert job.state == "done", job.problem
@@ -129,4 +174,5 @@ def _service_commands(photos: Photos) -> Iterator[Command]:
         return {"classes": len(classifier.rename_class("red", "rot").classes_)}
 
     yield Command("serve, learn", photos.base, partial(change, "learn", teach))
+    yield Command("serve, undo", photos.grown, partial(change, "undo", None))
     yield Command("serve, rename-class", photos.base, partial(change, "rename-class", rename))

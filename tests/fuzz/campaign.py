@@ -33,7 +33,7 @@ ORDER = (
     *("model", "upload", "model", "picture", "model", "journal", "torn_model", "model", "upload"),
     *("model", "picture", "recipe", "model", "upload", "table", "model", "encoder", "model"),
     *("picture", "weights", "model", "upload", "rows", "pickles", "texts", "masked"),
-    *("undo", "sort", "card"),
+    *("undo", "sort", "card", "names"),
 )
 
 WARM = (
@@ -93,6 +93,7 @@ def _import_all() -> None:
     import visvm.bench.runner
     import visvm.cli.main
     import visvm.encoders.onnx
+    import visvm.encoders.text_tower
     import visvm.image_classifier
     import visvm.learning.choosing
     import visvm.learning.session
@@ -106,7 +107,14 @@ def _import_all() -> None:
     _application()
     # measures this machine, which costs more than all the rest of a plan
     visvm.bench.estimate.operations_per_second = lambda: 1e10
+    visvm.encoders.text_tower.load_text_encoder = _no_tower  # which imports torch, for seconds
     visvm.service.server.Server.run = lambda *_, **__: None  # serving begins, and ends at once
+
+
+def _no_tower(name: str, *_: object) -> None:
+    from visvm.errors import WeightsError
+
+    raise WeightsError(f"There is no tower {name}.", code="weights-unreadable")
 
 
 def _limit(usage: int) -> None:

@@ -4,8 +4,10 @@ Every command that reads a file which somebody else may have written is here: ``
 is changed, and the function of that name what reads it. Uploads are in ``tests.fuzz.uploads``.
 """
 
+import io
 import json
 import tomllib
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -269,18 +271,67 @@ def pickles(files, generator):
 
 
 def texts(files, generator):
-    """A file of text features, damaged."""
+    """A file of text features, damaged, or by one who knows the format."""
     done = []
-    content = damage(files["texts.npz"], generator, done)
+    if generator.integers(2):
+        content = damage(files["texts.npz"], generator, done)
+    else:
+        content = _forged(files["texts.npz"], generator, done)
     given = ("--methods", "zs-clip,visual-lssvm+kernel", "--text", "x.npz", "--dry-run")
     return Input({"x.npz": content}, (("bench", "good.toml", *given),), done)
+
+
+def _forged(content, generator, done):
+    """An archive of which arrays say that they are of another type or shape."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist() if name != "digest.npy"}
+    name = sorted(parts)[generator.integers(len(parts))]
+    file = io.BytesIO(parts[name])
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    what = generator.integers(3)
+    kinds = ("<U0", "<U3", ">U1", "<f2", "<f8", "<i8", "|O", "<c16", "|V0", "|b1", "<M8[s]")
+    said = {
+        "descr": dtype.str if what == 1 else str(generator.choice(kinds)),
+        "shape": shape if what == 0 else tuple(map(int, generator.choice([0, 1, 2, 10**12], 2))),
+        "fortran_order": bool(generator.integers(2)),
+    }
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, said)
+    parts[name] = header.getvalue() + file.read()
+    packed = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)[generator.integers(3)]
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", packed) as archive:
+        for each, inside in parts.items():
+            archive.writestr(zipfile.ZipInfo(each), inside, packed)
+    return made.getvalue()
+
+
+def names(files, generator):
+    """Names of classes for a card, and phrases for text features: damaged."""
+    done, listed = [], "\n".join(map(str, generator.permutation(["red", "鷺", "a b", "owl"])))
+    said = {"red": ["bright", "no stripes"], "owl": {"red": ["feathers"]}}
+    done += mutate_document(said, generator)
+    changed = {
+        "x.txt": damage(listed.encode(), generator, done),
+        "x.json": json.dumps(said).encode("utf-8", "replace"),
+        "n.txt": b"red\nowl\n",
+    }
+    # there is no such tower: what comes before it is loaded is tried
+    encode = ("--encoder", "none.pt", "--out", "x.npz")
+    commands = (
+        ("masked", "join", "site.visvm", "x.txt", "x.key"),
+        ("text", "encode", "x.txt", *encode),
+        ("text", "encode", "n.txt", "--phrases", "x.json", *encode),
+    )
+    return Input(changed, _some(commands, generator, 2), done)
 
 
 MAKERS = {
     each.__name__: each
     for each in (
         *(model, torn_model, journal, masked, undo, sort, card, picture, table),
-        *(encoder, weights, recipe, rows, pickles, texts),
+        *(encoder, weights, recipe, rows, pickles, texts, names),
     )
 }
 

@@ -62,8 +62,8 @@ def test_every_command_that_reads_files_of_others_is_tried(files, tmp_path):
     with within(tmp_path):
         made = [make(kind, number, files) for kind in MAKERS for number in range(12)]
     tried = {command[0] for each in made for command in each.commands}
-    # the demo and the doctor look at this machine, the cache is its own, and so are class names
-    assert get_command(app).commands.keys() - tried == {"cache", "demo", "doctor", "text"}
+    # the demo and the doctor look at this machine, and the cache is its own
+    assert get_command(app).commands.keys() - tried == {"cache", "demo", "doctor"}
 
 
 def test_every_place_of_a_header_is_reached(files, tmp_path):

@@ -281,6 +281,7 @@ def masked_total(
     """At the collector: add all up. OUT holds the sums of all sites; 'visvm merge' adds it."""
     from visvm.cli.reporting import answer_change, counted
     from visvm.cli.terminal import note
+    from visvm.model.container import locked
     from visvm.model.file import read
     from visvm.model.masked import total
     from visvm.model.rounds import Roster, read_note
@@ -289,9 +290,10 @@ def masked_total(
     require_other(output, model, "The total")
     require_unread(output, roster, *files)
     sums = total(read(model, sums=False), read_note(roster, Roster), files)
-    if force or not (output.exists() and _holds(SiteStatistics.load(output), sums)):
-        require_new(output, force)
-        sums.save(output, reveal_features=True)
+    with locked(output):  # also to look, so that a lock file that a kill has left goes
+        if force or not (output.exists() and _holds(SiteStatistics.load(output), sums)):
+            require_new(output, force)
+            sums.save(output, reveal_features=True)
     n, least = sums.n_images, sums.minimum
     if not quiet and (n < least.n_images or min(sums.counts.values()) < least.per_class):
         note("This total has too few photos: features of single ones can be computed from it.")

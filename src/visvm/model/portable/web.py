@@ -168,7 +168,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             _put_back(folder)
             raise
         flush_folder(folder.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise ModelFileError(
@@ -183,5 +183,17 @@ def _put_back(folder: Path) -> None:
     old = folder.with_name(f".{folder.name}.old")
     if old.exists() and not folder.exists():
         old.rename(folder)
-    elif _is_ours(old):
-        shutil.rmtree(old, ignore_errors=True)
+    elif _is_ours(old) or (old.is_dir() and not any(old.iterdir())):
+        _remove(old)
+
+
+def _remove(old: Path) -> None:
+    """Remove an old folder, last the file that says whose it is: a kill may come in between."""
+    with suppress(OSError):
+        for path in sorted(old.iterdir(), key=lambda path: path.name == _ABOUT):
+            if path.name == _ABOUT:
+                flush_folder(old)
+            path.unlink()
+        flush_folder(old)
+        old.rmdir()
+        flush_folder(old.parent)
