@@ -7,7 +7,7 @@
     python benchmarks/frontier.py                                    the page and its figure alone
 
 The first classes (20, on CIFAR-100 10) are learned first, then all others together, by the whole
-method as it is by default but for D = 5000; all test images are asked in the end. That is A_B: in
+method as it is by default, except D = 5000; all test images are asked in the end. That is A_B: in
 how many sessions the others come changes nothing. Times are those of the encoder alone, in CPU
 seconds of one thread on noise: the encoders take turns, and the best of several is kept, so that
 other work on the machine hits all alike. Views cost their number times that of one, when learning
@@ -218,7 +218,7 @@ def _about(presets: str, faster: float, on: str) -> str:
     cost = f"is measured on {on}, on nothing else" if on else "in right answers is not measured yet"
     return (
         "Written by `python benchmarks/frontier.py --data FOLDER`: the whole method as it is by "
-        f"default but for D = {COMPONENTS}, transform squash. ± is the standard error of the "
+        f"default, except D = {COMPONENTS}, transform squash. ± is the standard error of the "
         "paired difference. Times are CPU time of the encoder alone on one thread of a CPU with "
         "VNNI, measured side by side; in brackets, that of standard is 1. `224:112` are 112 of "
         "the 256 patches of a picture of 224 × 224 (`encoders/patches.py`), `int8` are products of "
