@@ -134,7 +134,9 @@ def layers(network, added):
 
 
 def module(kind, network, **given):
-    return modules.as_tensors(modules.drawn(kind, network, np.random.default_rng(0), **given))
+    return modules.as_tensors(
+        modules.drawn_module(kind, network, np.random.default_rng(0), **given)
+    )
 
 
 def test_an_untrained_adapter_changes_no_bit():
@@ -215,7 +217,7 @@ def test_what_enters_a_block_is_enough_to_go_on(level):
 @pytest.mark.parametrize("kind", modules.KINDS)
 def test_an_adapted_encoder_is_an_encoder(kind):
     encoder = SmallEncoder()
-    parts = modules.drawn(kind, encoder.built, np.random.default_rng(0))
+    parts = modules.drawn_module(kind, encoder.built, np.random.default_rng(0))
     adapted = AdaptedEncoder(encoder, encoder.built, kind, parts)
     assert (adapted.layer_dims, adapted.preprocessing) == (DIMS, HALF)
     added = modules.added(kind, modules.as_tensors(parts))

@@ -48,7 +48,7 @@ def read_file(path: str | Path, most: int = MOST_BYTES) -> bytes:
         return read_bounded(file, max(size + 1, 2**16), most)
 
 
-def holds(path: Path, content: bytes) -> bool:
+def has_content(path: Path, content: bytes) -> bool:
     """Whether a file has this very content."""
     return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 

@@ -45,7 +45,7 @@ from visvm.model.tensors import (
     packed_sums,
     read_calibration,
     read_spread,
-    read_texts,
+    read_text_samples,
     unpacked_sums,
 )
 
@@ -292,6 +292,6 @@ def _settled(path: Path, head: HeadHeader, tensors: Tensors) -> Settled:
     ridge_path = tuple(RidgeTrial(**trial) for trial in head.ridge_path)
     layer_path = tuple(LayerTrial(**trial) for trial in head.layer_path)
     lift = Lift(ResidualMixer(dims, layers, weights), kernel_map)
-    texts = read_texts(head.text_classes, head.text_weight, dims[-1], tensors)
+    texts = read_text_samples(head.text_classes, head.text_weight, dims[-1], tensors)
     chosen = head.chosen_ridge, ridge_path, layer_path, head.ridge_basis, texts
     return Settled(options, lift, *chosen)

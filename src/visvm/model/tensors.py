@@ -32,7 +32,7 @@ def packed_sums(sums: Statistics | None) -> tuple[Literal["thin", "dense"] | Non
     return "thin", {**tensors, **blocks, "targets": scatter.targets}
 
 
-def read_texts(
+def read_text_samples(
     classes: list[Label], weight: float, width: int, tensors: Tensors
 ) -> TextSamples | None:
     """Return the texts of classes in a file, whose fused features have a width."""

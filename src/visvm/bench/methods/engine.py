@@ -62,7 +62,7 @@ SETTINGS = {
 """By data set, and for its protocol that begins with half of the classes where that differs."""
 
 
-class Engine:
+class KnowledgeEngine:
     """Zhou et al., *External Knowledge Injection for CLIP-Based Class-Incremental Learning* (2025).
 
     With F the sum over sessions of linear maps, one of images and one of texts::
@@ -240,4 +240,6 @@ def _mapped(rows: Array, weights: Array) -> Array:
     return np.asarray(rows @ weights[:, :-1].T + weights[:, -1])
 
 
-ENTRIES = [Entry("engine", Engine, needs=("text", "torch"), revision=2, published="engine")]
+ENTRIES = [
+    Entry("engine", KnowledgeEngine, needs=("text", "torch"), revision=2, published="engine")
+]

@@ -114,7 +114,7 @@ class FirstSession:
         """Return the module before its training."""
         from visvm.bench.vit import modules
 
-        return modules.drawn(self.kind, network, generator)
+        return modules.drawn_module(self.kind, network, generator)
 
     def _head(self, network: "Network", n_classes: int, generator: np.random.Generator) -> "Module":
         """Return the head that the module is trained with, before its training."""

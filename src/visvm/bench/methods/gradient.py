@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-Loss = Callable[[NDArray[np.intp], int], "Tensor"]
+BatchLoss = Callable[[NDArray[np.intp], int], "Tensor"]
 """Takes the places of a batch and the number of the epoch, and returns what is to be lowered."""
 
 
@@ -119,7 +119,7 @@ class Adam:
 
 def descend(
     optimizer: SGD | Adam,
-    loss: Loss,
+    loss: BatchLoss,
     n: int,
     *,
     epochs: int,

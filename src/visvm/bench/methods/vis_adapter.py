@@ -93,7 +93,7 @@ class VisAdapter(FirstSession):
         from visvm.bench.vit import modules
 
         first = network.depth - self.n_blocks
-        return modules.drawn("adapter", network, generator, rank=self.rank, first=first)
+        return modules.drawn_module("adapter", network, generator, rank=self.rank, first=first)
 
     def _head(self, network: "Network", n_classes: int, generator: np.random.Generator) -> "Module":
         rows = linear_start(generator, n_classes, network.width)

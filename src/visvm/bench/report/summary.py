@@ -117,7 +117,7 @@ class UnfinishedRun:
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanAndStd:
     """Mean and sample standard deviation over runs, of a number or of each session's."""
 
     mean: Any
@@ -174,7 +174,7 @@ def marks(values: Sequence[float | None], shown: Sequence[str], lowest: bool = F
     ]
 
 
-def spread(values: Sequence[Any]) -> Spread:
+def spread(values: Sequence[Any]) -> MeanAndStd:
     """Return mean and sample standard deviation (n - 1) over the first axis; 0 for one value.
 
     Examples
@@ -185,7 +185,7 @@ def spread(values: Sequence[Any]) -> Spread:
     """
     array = np.asarray(values, dtype=float)
     std = array.std(axis=0, ddof=1) if len(array) > 1 else np.zeros(array.shape[1:])
-    return Spread(array.mean(axis=0)[()], std[()])
+    return MeanAndStd(array.mean(axis=0)[()], std[()])
 
 
 def environments(rows: Iterable[Row]) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ _SPREAD = 0.02  # of SSF's factors about 1, and of its shifts about 0
 Module = dict[str, NDArray[np.float32]]
 
 
-def drawn(
+def drawn_module(
     kind: str,
     network: Network,
     generator: np.random.Generator,

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.files import flush_folder, holds, read_file, written
+from visvm.encoders.files import flush_folder, has_content, read_file, written
 from visvm.errors import ModelFileError, shown
 from visvm.head.familiarity import UNKNOWN
 from visvm.model.container import locked
@@ -121,7 +121,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
 def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Whether a folder has these files already."""
     with suppress(OSError):
-        return all(holds(folder / name, content) for name, content in files.items())
+        return all(has_content(folder / name, content) for name, content in files.items())
     return False
 
 

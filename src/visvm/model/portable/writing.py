@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.files import holds
+from visvm.encoders.files import has_content
 from visvm.encoders.graph import OUTPUT
 from visvm.encoders.loading import encoder_graph
 from visvm.encoders.transform import Transform
@@ -77,7 +77,7 @@ def write_onnx(
     """
     content, written = made_content(model, encoder, options)
     with locked(path):
-        if holds(path, content):
+        if has_content(path, content):
             return replace(written, already_done=True)
         if path.exists() and not replaces:
             raise ModelFileError(
