@@ -21,8 +21,10 @@ def pins():
 def requirements():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    served = [each for name in ("torch", "heic", "serve", "ray") for each in extras[name]]
-    return [Requirement(each) for each in project["dependencies"] + served]
+    ours = {"dev", "test", "docs"}  # of those who change visvm
+    served = [each for name in extras.keys() - ours for each in extras[name]]
+    named = [Requirement(each) for each in project["dependencies"] + served]
+    return [each for each in named if each.name != "visvm"]
 
 
 def test_every_file_that_security_md_names_exists():
@@ -42,7 +44,8 @@ def test_every_row_says_what_does_not_hold():
 def test_the_audit_is_of_the_pinned_versions():
     for required in requirements():
         name = required.name.lower().replace("_", "-")
-        row = next(line for line in AUDIT.splitlines() if re.search(rf"\b{name}\b", line))
+        lines = (line.replace("_", "-") for line in AUDIT.splitlines())
+        row = next(line for line in lines if re.search(rf"\b{name}\b", line))
         assert pins()[name] in row or "as pinned" in row, name
         assert Version(pins()[name]) in required.specifier
 
