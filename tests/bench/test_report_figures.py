@@ -119,7 +119,7 @@ def test_labels_do_not_overlap():
         for name, (final, n, size, _) in METHODS.items()
     ]
     with styled(RC):
-        curves = plots.curves.__wrapped__("t", lines, look)
+        curves = plots.draw_curves.__wrapped__("t", lines, look)
         FigureCanvasAgg(curves)
         assert overlaps(curves, curves.axes[0].texts) == []
         inside = curves.bbox
@@ -127,7 +127,7 @@ def test_labels_do_not_overlap():
         assert [text.get_text() for text in curves.axes[0].texts if "vis " in text.get_text()] == [
             "vis 82.01 (+1.41 on ranpac-head)"
         ]
-        scatter = plots_costs.trade_offs.__wrapped__("t", runs, look)
+        scatter = plots_costs.draw_trade_offs.__wrapped__("t", runs, look)
         FigureCanvasAgg(scatter)
         assert overlaps(scatter, scatter.axes[1].texts) == []
         named = [text.get_text() for text in scatter.axes[1].texts if text.get_text()]
