@@ -63,10 +63,6 @@ class TextSamples:
         both.add(lifted, labels, np.full(len(places), self.weight))
         return both
 
-    def weights(self, classes: Labels) -> Array:
-        """Return how many photos the texts of classes count as, (C,)."""
-        return np.array([self.weight * self.classes.count(label) for label in classes.tolist()])
-
     def joined(self, other: "TextSamples | None") -> "TextSamples":
         """Return these, and the other's of classes that have none here."""
         if other is None:
