@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from visvm.head.checks import Labels
 from visvm.head.products import Array
 from visvm.head.statistics import Statistics
 
