@@ -331,6 +331,51 @@ def test_dualprompt_takes_the_prompt_whose_key_is_nearest(monkeypatch):
                 assert (seen[0].prefixes[block][part][row].numpy() == wanted).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "pull"),
+    [
+        ("dualprompt", {"key.1": [2.0, 0.0]}, -0.06),
+        ("l2p", {"keys": [[2, 0], [0, 3], [-1, 0]]}, -0.14),
+    ],
+)
+def test_the_loss_is_lower_by_a_tenth_of_the_cosines_with_the_keys_taken(name, keys, pull):
+    """(3, 4) has the cosine 0.6 with (2, 0) and 0.8 with (0, 3)."""
+    more = {"n_prompts": 3, "top": 2} if name == "l2p" else {}
+    method = learned(name, (0, 1), epochs=0, **more).method
+    parts = {key: tensor(each) for key, each in method._state.items()}
+    parts |= {
+        key: torch.nn.functional.pad(tensor(each), (0, WIDTH - 2)) for key, each in keys.items()
+    }
+    tokens, query = torch.zeros(1, 5, WIDTH), np.pad([[3.0, 4.0]], ((0, 0), (0, WIDTH - 2)))
+    _, found = method._prompted(tokens, query.astype(np.float32), parts, 1)
+    assert found.item() == pytest.approx(pull)
+
+
+def test_coda_sums_the_components_of_all_sessions(monkeypatch):
+    stream = learned("coda-prompt", (0, 1), (2, 3))
+    state, seen, network = stream.method._state, [], stream.encoder.built
+    onward = network.onward
+    monkeypatch.setattr(
+        network,
+        "onward",
+        lambda tokens, level, added: seen.append(added) or onward(tokens, level, added),
+    )
+    stream.answers(np.arange(3))
+    queries = stream.encoder.project(stream.test_features[:3, -WIDTH:])
+    for block in range(5):
+        components, keys, attention = (
+            np.concatenate([state[f"{block}.{part}.{each}"] for each in (1, 2)])
+            for part in ("components", "keys", "attention")
+        )
+        for row, query in enumerate(queries):
+            asked = query * attention
+            lengths = np.linalg.norm(asked, axis=1) * np.linalg.norm(keys, axis=1)
+            prompt = np.einsum("m,mld->ld", (asked * keys).sum(axis=1) / lengths, components)
+            for place, part in enumerate((prompt[:4], prompt[4:])):
+                found = seen[0].prefixes[block][place][row].numpy()
+                assert found == pytest.approx(part, abs=1e-5)
+
+
 def test_components_of_coda_are_weighted_by_the_query():
     found = weights_of(
         tensor([[1.0, 2.0]]), tensor([[1.0, 0.0], [1.0, 1.0]]), tensor([[1.0, 0.0], [3.0, 4.0]])

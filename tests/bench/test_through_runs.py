@@ -170,5 +170,8 @@ def test_estimates_count_what_training_and_encoding_take(name, visits, place):
     plain, timed = (estimate(ours, ours.runs[0], 1e9, seconds) for seconds in (0.0, 2.0))
     wanted = 2.0 * (16 * (0.2 + 2.2 * 0.8 * 2) + 32 + 16)
     assert timed.seconds - plain.seconds == pytest.approx(wanted)
+    (none,) = groups_of(place, name, options={"epochs": 0})
+    plain, timed = (estimate(none, none.runs[0], 1e9, seconds) for seconds in (0.0, 2.0))
+    assert timed.seconds - plain.seconds == pytest.approx(2.0 * encoded)
     (others,) = groups_of(place, "ranpac-head")
     assert plain.n_bytes > estimate(others, others.runs[0], 1e9).n_bytes

@@ -1,15 +1,18 @@
 """The network that is trained through: the encoder's own features, and what may be put in it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
+from scipy.special import ndtr
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tests.bench import small_vit  # noqa: E402
 from tests.bench.exported import exported  # noqa: E402
-from tests.bench.small_vit import DEPTH, DIMS, HALF, SIDE, WIDTH, SmallEncoder  # noqa: E402
+from tests.bench.small_vit import DEPTH, DIMS, HALF, HEADS, SIDE, WIDTH, SmallEncoder  # noqa: E402
 from tests.encoders import test_open_clip as checkpoints  # noqa: E402
 from tests.encoders.test_huggingface import VIT_TINY, needs_vit_tiny, real_pixels  # noqa: E402
 from tests.encoders.towers import PROCESSOR, SIZE, save, tiny  # noqa: E402
@@ -108,6 +111,11 @@ def test_encoders_that_cannot_be_trained_through_are_known(tmp_path):
     assert trainable(TransformersEncoder(save(tiny("siglip"), tmp_path / "siglip"))) is None
 
 
+@pytest.mark.parametrize("form", ["@224:72", "@224:int8", "@224:72:int8"])
+def test_encoders_of_fewer_patches_or_in_int8_cannot_be_trained_through(form):
+    assert trainable(SimpleNamespace(name=f"clip-b16-openai{form}")) is None
+
+
 def test_weights_that_are_missing_are_refused(tmp_path):
     model = tiny("vit")
     encoder = TransformersEncoder(save(model, tmp_path))
@@ -116,13 +124,6 @@ def test_weights_that_are_missing_are_refused(tmp_path):
         trainable(encoder).network()
     with refused("encoder-kind-unsupported", EncoderError):
         Network(small_vit.weights(), heads=2, activation="relu", epsilon=1e-6)
-
-
-def test_a_device_that_is_not_there_is_refused():
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    with refused("device-unusable", EncoderError):
-        small_vit.network().to("cuda")
 
 
 # what is put in it
@@ -203,6 +204,37 @@ def test_prefixes_join_keys_and_values():
     each = {1: tuple(part.expand(3, -1, -1) for part in some[1])}
     assert (layers(network, Added(some)) == layers(network, Added(each))).all()
     assert np.abs(layers(network, Added(some)) - layers(network, Added()))[:, WIDTH:].min() > 0
+
+
+def test_a_block_with_prefixes_is_what_its_formula_says():
+    network, block = small_vit.network(), DEPTH - 1
+    generator = np.random.default_rng(2)
+    tokens, prefix_keys, prefix_values = (
+        generator.normal(size=(n, WIDTH)).astype(np.float32) for n in (5, 3, 3)
+    )
+
+    def linear(x, place):
+        weight, bias = (network.weights[f"{block}.{place}.{part}"] for part in ("weight", "bias"))
+        return x @ weight.numpy().T + bias.numpy()
+
+    def norm(x, place):
+        gain, bias = (network.weights[f"{block}.{place}.{part}"] for part in ("weight", "bias"))
+        centred = x - x.mean(axis=-1, keepdims=True)
+        root = np.sqrt(centred.var(axis=-1, keepdims=True) + network.epsilon)
+        return centred / root * gain.numpy() + bias.numpy()
+
+    queries, keys, values = np.split(linear(norm(tokens, "norm1"), "qkv"), 3, axis=1)
+    keys, values = np.vstack([prefix_keys, keys]), np.vstack([prefix_values, values])
+    heads = []
+    for part in np.split(np.arange(WIDTH), HEADS):
+        shares = np.exp(queries[0, part] @ keys[:, part].T / np.sqrt(len(part)))
+        heads.append(shares @ values[:, part] / shares.sum())
+    cls = tokens[0] + linear(np.concatenate(heads), "proj")
+    inside = linear(norm(cls, "norm2"), "fc1")
+    cls = cls + linear(inside * ndtr(inside), "fc2")
+    added = Added({block: (torch.tensor(prefix_keys)[None], torch.tensor(prefix_values)[None])})
+    found = network.onward(torch.tensor(tokens)[None], block, added)
+    assert found.flatten().numpy() == pytest.approx(cls, abs=1e-4)
 
 
 @pytest.mark.parametrize("level", [-1, 0, 3])

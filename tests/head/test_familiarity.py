@@ -154,6 +154,16 @@ def test_images_without_any_scatter_have_finite_distances(labels, ridge):
         assert tallied(distances).sum() == (0 if len(set(labels)) == 6 else 6)
 
 
+@pytest.mark.parametrize("size", [1e-3, 3.0, 1e4])
+@pytest.mark.parametrize("n", [5, 200])
+def test_one_image_of_each_class_leaves_rounding_of_any_size(size, n):
+    X = size * np.random.default_rng(0).normal(1.0, 1.0, size=(n, 64))
+    head = IncrementalLSSVC(n_components=300, ridge=1.0).fit(X, np.arange(n)).head_
+    found = spread_of(head).squares(recovered(head, X))
+    assert np.isfinite(found).all()
+    assert (found.argmin(axis=1) == np.arange(n)).all()
+
+
 # Shares
 
 

@@ -12,6 +12,10 @@ from visvm import ImageClassifier
 from visvm.encoders.joint import Tail
 from visvm.encoders.texts import TextFeatures, unit, write_texts
 from visvm.errors import EncoderError, InputError, ModelFileError
+from visvm.head.head import Head
+from visvm.head.settle import HeadOptions, settle
+from visvm.head.texts import TextSamples
+from visvm.learning.texts import require_kin
 from visvm.model.file import read_header
 
 CLASSES = tuple(COLOURS)
@@ -109,6 +113,18 @@ def test_texts_that_do_not_fit_are_refused_and_nothing_is_learned(place, text, c
     with refused(code, kind):
         model.learn(place / "one", text=place / f"{text}.npz")
     assert model.model_ is None
+
+
+def test_texts_must_be_nearer_to_their_own_classes_than_chance_has_them():
+    generator = np.random.default_rng(0)
+    names, centres = tuple(f"{each:02}" for each in range(30)), generator.normal(size=(30, 6))
+    X = np.repeat(centres, 3, axis=0) + 0.3 * generator.normal(size=(90, 6))
+    y = np.repeat(names, 3)
+    head = Head.blank(settle(X, y, HeadOptions(n_components=100, fused=False))).learned(X, y)
+    require_kin(TextSamples(names, centres), head)
+    require_kin(TextSamples((*names, "new"), np.vstack([centres, centres[:1]])), head)
+    with refused("text-at-chance", EncoderError):
+        require_kin(TextSamples(names, np.roll(centres, 1, axis=0)), head)
 
 
 def test_texts_at_chance_are_refused(place, monkeypatch):

@@ -57,11 +57,11 @@ def estimate(group: RunGroup, run: Run, speed: float, image_seconds: float = 0.0
     entry = METHODS[run.method]
     options = {**entry.options, **run.options}
     for name in _COUNTS:
-        value = options.get(name)
-        if value is not None and not (isinstance(value, int) and value >= 1):
+        value, least = options.get(name), 0 if name == "epochs" else 1
+        if value is not None and not (isinstance(value, int) and value >= least):
             raise InputError(
-                f"The {name!r} parameter of {run.method} must be a whole number of at least 1. "
-                f"Got {value!r} instead.",
+                f"The {name!r} parameter of {run.method} must be a whole number of at least "
+                f"{least}. Got {value!r} instead.",
                 code="parameter-invalid",
             )
     order = class_order(len(group.data.classes), run.class_order_seed)

@@ -28,7 +28,7 @@ _UNMET = {
     "text": "the text features of the class names: give --text FILE ('visvm text encode' makes it)",
     "concepts": "phrases about every class among the text features: 'visvm text encode --phrases'",
     "images": "an encoder that it can train: a transformers model with a CLS token, an open_clip "
-    "checkpoint, or one of the catalogue with all its patches",
+    "checkpoint, or one of the catalogue with all its patches and not in int8",
     "torch": "torch, which is not installed: pip install 'visvm[torch]'",
 }
 """What methods may need that cannot always be had, and why not."""

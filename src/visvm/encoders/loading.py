@@ -45,11 +45,12 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
         from visvm.encoders.onnx import load_file
 
         return load_file(path, form)
-    if (form.patches or form.int8) and bare.partition("@")[0] not in CATALOG:
-        what = "looks at all patches" if form.patches else "multiplies in float32"
+    fewer = form.patches is not None
+    if (fewer or form.int8) and bare.partition("@")[0] not in CATALOG:
+        what = "looks at all patches" if fewer else "multiplies in float32"
         raise EncoderError(
             f"{bare} {what}: only encoders in ONNX can do otherwise. Name it {bare}@{form.size}.",
-            code="patches-unsupported" if form.patches else "int8-unsupported",
+            code="patches-unsupported" if fewer else "int8-unsupported",
         )
     if path.suffix in _CHECKPOINTS:
         from visvm.encoders.open_clip import load_checkpoint

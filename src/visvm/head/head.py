@@ -246,19 +246,21 @@ class Head:
     def looks(self, X: Features) -> tuple[Array, Array]:
         """Return the scores, (n, C), and the features again from φ (``KernelMap.back``), (n, d)."""
         weights, lift = self._coefficients(), self.settled.lift
-        back = lift.kernel_map.back
         scores = np.empty((len(X), weights.shape[1]))
-        features = np.empty((len(X), back.shape[1]))
+        features = np.empty((len(X), lift.kernel_map.n_inputs))
         for rows in memory.chunks(len(X), lift.width):
             lifted = lift(X[rows])
             scores[rows] = product(lifted, weights[:-1]) + weights[-1]
-            features[rows] = product(lifted, back)
+            features[rows] = lift.kernel_map.recovered(lifted)
         return scores, features
 
     def recovered(self, X: Features) -> Array:
         """Return the features again from φ, (n, d), of layer features, (n, n_inputs)."""
-        back = self.settled.lift.kernel_map.back
-        return scores_of(X, self.settled.lift, np.vstack([back, np.zeros(back.shape[1])]))
+        lift = self.settled.lift
+        features = np.empty((len(X), lift.kernel_map.n_inputs))
+        for rows in memory.chunks(len(X), lift.width):
+            features[rows] = lift.kernel_map.recovered(lift(X[rows]))
+        return features
 
     def holds(self, X: Features) -> NDArray[np.bool_] | None:
         """Return which samples, (n, n_inputs), are in the sums, to rounding, (n,).

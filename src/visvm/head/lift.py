@@ -153,6 +153,10 @@ class KernelMap:
             return np.eye(self.n_inputs)
         return (self.matrix * self.back_scale).T
 
+    def recovered(self, lifted: Array) -> Array:
+        """Return lifted features, (n, D), times ``back``, of which no copy is made, (n, d)."""
+        return lifted if self.matrix is None else product(lifted * self.back_scale, self.matrix.T)
+
     @property
     def back_scale(self) -> Array | float:
         """What ``back`` multiplies φ by, all of it or each of its D, before Rᵀ."""

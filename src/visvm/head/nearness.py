@@ -14,6 +14,7 @@ from visvm.head.products import Array, Indices, product
 from visvm.head.statistics import Statistics
 
 _LEAST_SCATTER = 1e-12
+_ROUNDING = 1e-12  # of the squares of the features
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,10 @@ def spread_of(centres: Array, scatter: Array, within: float, shrinkage: float) -
     """
     metric = (1.0 - shrinkage) / within * scatter
     mean = float(scatter.trace()) / within / len(scatter)
-    metric[np.diag_indices(len(metric))] += max(shrinkage * mean, _LEAST_SCATTER)
+    # a scatter from sums is a difference: where classes have one image each, all of it is rounding
+    squares = float(np.square(centres).sum()) * max(1.0 / len(centres), 1.0 / within)
+    level = max(shrinkage * mean, _ROUNDING * squares, _LEAST_SCATTER)
+    metric[np.diag_indices(len(metric))] += level
     factor = cholesky(metric, lower=True)
     return Spread(centres, solve_triangular(factor, np.eye(len(factor)), lower=True).T)
 

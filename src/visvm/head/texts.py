@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from visvm.head.checks import Labels
 from visvm.head.products import Array
 from visvm.head.statistics import Statistics
 
@@ -62,10 +61,6 @@ class TextSamples:
         labels = np.array([self.classes[place] for place in places])
         both.add(lifted, labels, np.full(len(places), self.weight))
         return both
-
-    def weights(self, classes: Labels) -> Array:
-        """Return how many photos the texts of classes count as, (C,)."""
-        return np.array([self.weight * self.classes.count(label) for label in classes.tolist()])
 
     def joined(self, other: "TextSamples | None") -> "TextSamples":
         """Return these, and the other's of classes that have none here."""

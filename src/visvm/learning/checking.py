@@ -124,14 +124,12 @@ class _Found:
         """Which of them the model has learned already, as far as it can tell, (n,)."""
         if self.model is None or not self.photos:
             return np.zeros(len(self.photos), dtype=bool)
-        held = None
-        if self.given.key in self.model.learned:
-            held = np.ones(len(self.photos), dtype=bool)
-        else:
-            held = self.model.head.holds(self.features[:, 0])
         # under its own label, as far as that is a class: it may have another name by now
         known = np.isin(self.labels, self.model.head.classes)
-        return known & (False if held is None else held)
+        if self.given.key in self.model.learned:
+            return known
+        held = self.model.head.holds(self.features[:, 0])
+        return np.zeros_like(known) if held is None else known & held
 
     @cached_property
     def same(self) -> list[list[int]]:
@@ -184,14 +182,14 @@ class _Found:
         if new.any():
             head = head.learned(*as_rows(self.features[new], self.labels[new]))
         chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
-        names, held = head.classes[chosen], head.statistics.class_counts[chosen]
+        names, counts = head.classes[chosen], head.statistics.class_counts[chosen]
         means, scatter = moments_of(head.statistics, head.settled.lift.kernel_map.back)
         targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
         n, n_views, width = self.features.shape
         views = head.recovered(self.features.reshape(-1, width)).reshape(n, n_views, -1)
-        moments = means[chosen], scatter, held
+        moments = means[chosen], scatter, counts
         scores = affinities(views[:, 0], views.mean(axis=1), targets, learned, moments)
-        return self._losing(scores[stands], targets, learned[stands], names, held)
+        return self._losing(scores[stands], targets, learned[stands], names, counts)
 
     def _once(self) -> tuple[Bools, Indices]:
         """Return which photos to learn, and whose score each gets: both (n,).

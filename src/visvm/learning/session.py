@@ -242,7 +242,7 @@ def _calibrated(
     if wanted:
         distances = np.zeros(len(DISTANCES))
         if model.spread is not None:
-            recovered = head.looks(rows.reshape(-1, rows.shape[-1]))[1]
+            recovered = head.recovered(rows.reshape(-1, rows.shape[-1]))
             recovered = recovered.reshape(*rows.shape[:2], -1)
             counts = np.array(model.class_counts, dtype=np.float64)
             parts = model.spread, head.statistics, recovered, scores, targets, counts

@@ -255,14 +255,14 @@ class Model:
 
     def looks(self, features: Features) -> Looks:
         """Return how images look whose features, as in ``scores``, are given."""
+        if self.spread is None:
+            return Looks(self.scores(features), np.zeros(len(features)))
         rows = features.reshape(-1, features.shape[-1])
         scores, recovered = (
             each.reshape(len(features), -1, each.shape[1]).mean(axis=1)
             for each in self.head.looks(rows)
         )
         scores = scores[:, self.answerable]
-        if self.spread is None:
-            return Looks(scores, np.zeros(len(scores)))
         return Looks(scores, strangeness(self.spread.squares(recovered), scores))
 
     def predict(self, features: Features) -> Labels:

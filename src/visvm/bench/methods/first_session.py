@@ -145,7 +145,7 @@ class FirstSession:
         added = modules.added(self.kind, parts, torch.Generator().manual_seed(seed))
         assert added.level is not None, "a module has parts"
         targets = numbers(places).to(network.device)
-        views = np.random.default_rng(seed) if self.augmentation == "views" else None
+        (views,) = generator.spawn(1) if self.augmentation == "views" else (None,)
         schedule: dict[str, Any] = {"epochs": self.epochs, "factor": cosine(self.epochs)}
         lower(
             self._optimizer(trained),

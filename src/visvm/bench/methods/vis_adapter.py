@@ -44,7 +44,8 @@ class VisAdapter(FirstSession):
     learning_rate : float
     identity_weight : float
     augmentation : str
-        As in ``FirstSession``; with views, nothing is computed once.
+        As in ``FirstSession``; with views, nothing is computed once, and h₀ is that of the whole
+        picture.
     mixer : bool
         Whether the mixer is trained on the features of the adapted encoder.
     n_components : int

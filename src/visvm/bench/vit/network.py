@@ -135,14 +135,7 @@ class Network:
 
     def to(self, device: str) -> "Network":
         """Move it to a device of torch."""
-        try:
-            self.weights = {name: weight.to(device) for name, weight in self.weights.items()}
-        except (RuntimeError, AssertionError) as error:  # torch built without CUDA asserts
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise EncoderError(
-                f"torch cannot use the device {device!r} ({said}). Give another.",
-                code="device-unusable",
-            ) from None
+        self.weights = {name: weight.to(device) for name, weight in self.weights.items()}
         return self
 
     def until(self, pixels: Tensor, level: int) -> Tensor:

@@ -41,7 +41,8 @@ def trainable(encoder: Encoder) -> Trainable | None:
         return None
     bare, form = named(encoder.name)
     if bare in CATALOG:
-        return Trainable(encoder) if form.patches is None else None
+        whole = form.patches is None and not form.int8
+        return Trainable(encoder) if whole else None
     from visvm.encoders.tower import TowerEncoder
 
     return Trainable(encoder) if isinstance(encoder, TowerEncoder) and encoder.has_cls else None
