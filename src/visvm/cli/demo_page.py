@@ -64,9 +64,9 @@ def write_result(path: Path, demo: Demo, figure: bytes, lines: list[str]) -> Non
         PhotoSection("Try it", commands=lines),
     )
     facts = (
-        f"visvm {percent(last.ours)}",
-        f"linear probe, retrained on everything {percent(last.probe)}",
-        f"head that forgets {percent(last.forgetting)}",
+        f"visvm {percent(last.ours, 0)}",
+        f"linear probe, retrained on everything {percent(last.probe, 0)}",
+        f"head that forgets {percent(last.forgetting, 0)}",
     )
     title = f"{last.n_known} classes, learned a few at a time"
     write_page(path, title, f"{demo.counts}. {demo.what}", facts, sections)

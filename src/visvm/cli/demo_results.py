@@ -105,13 +105,13 @@ class Demo:
     @cached_property
     def table(self) -> tuple[list[str], list[tuple[object, ...]]]:
         """Columns and rows for people."""
-        columns = ["new classes", "known", "visvm", "linear probe", "photos kept"]
+        columns = ["new classes", "known", "visvm", "linear probe", "kept"]
         rows: list[tuple[object, ...]] = [
             (
                 *(", ".join(map(str, each.classes)), each.n_known),
-                f"{percent(each.ours)}, {each.seconds:.1f} s",
-                f"{percent(each.probe)}, {each.probe_seconds:.1f} s",
-                *(each.n_kept, percent(each.forgetting)),
+                f"{percent(each.ours, 0)}, {each.seconds:.1f} s",
+                f"{percent(each.probe, 0)}, {each.probe_seconds:.1f} s",
+                *(each.n_kept, percent(each.forgetting, 0)),
             )
             for each in self.sessions
         ]

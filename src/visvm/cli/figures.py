@@ -97,7 +97,8 @@ def drawn_to(path: Path, width: float, height: float, *, photos: bool = False) -
         content = io.BytesIO()
         figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
     if photos:  # a third of the bytes
-        image = Image.open(content).convert("RGB").quantize(256)
+        image = Image.open(content).convert("RGB")
+        image = image.quantize(palette=image.quantize(256))  # this way it is dithered
         content = io.BytesIO()
         image.save(content, "PNG", optimize=True)
     with replacing(path.resolve()) as file:  # a link stays a link
