@@ -8,6 +8,8 @@ from visvm.cli.gallery import PhotoCard, PhotoSection, write_page
 from visvm.model.formats import percent
 from visvm.model.labels import Label
 
+_STRANGERS = "Photos of nothing that was learned, by danielbuechele and vultilion (CC BY 2.0)."
+
 
 def lines_to_try(command: str, model: Path, mixed: Path, demo: Demo) -> list[str]:
     """Return the commands to try next."""
@@ -54,7 +56,7 @@ def write_result(path: Path, demo: Demo, figure: bytes, lines: list[str]) -> Non
     sections = (
         PhotoSection("What was remembered", " ".join(demo.fairness), drawing=figure, alt=alt),
         PhotoSection("Session by session", columns=columns, rows=rows, n_texts=1),
-        PhotoSection("Strangers", f"Photos of nothing that was learned. {demo.refused}", strangers),
+        PhotoSection("Strangers", f"{_STRANGERS} {demo.refused}", strangers),
         PhotoSection(
             "A wrong label, planted",
             "One photo was given the label of another class, and all labels were checked.",
