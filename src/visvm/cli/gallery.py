@@ -1,6 +1,6 @@
 """A page of photos in one file: no network, no script, in light and dark.
 
-``visvm check --html`` and ``visvm evaluate --html`` write it.
+``visvm check --html``, ``visvm evaluate --html`` and ``visvm demo`` write it.
 """
 
 import base64
@@ -61,6 +61,10 @@ table { border-collapse: collapse; background: var(--card); border: 1px solid va
   font-size: .92rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .9rem; text-align: left; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; } .number { text-align: right; }
+img.drawn { display: block; width: 100%; max-width: 60rem; margin-top: 1rem; background: #fff;
+  border: 1px solid var(--line); border-radius: 12px; }
+pre { margin: 1rem 0 0; padding: .75rem 1rem; overflow-x: auto; background: var(--card);
+  border: 1px solid var(--line); border-radius: 12px; font-size: .88rem; line-height: 1.7; }
 footer { margin-top: 3rem; color: var(--muted); font-size: .85rem; }
 """
 
@@ -77,7 +81,7 @@ class PhotoCard:
 
 @dataclass(frozen=True)
 class PhotoSection:
-    """A part of a page: photos, in groups where several belong together, and tables.
+    """A part of a page: a drawing, tables, commands, and photos, in groups where they belong.
 
     Attributes
     ----------
@@ -87,6 +91,10 @@ class PhotoSection:
         Of a table; those after the first `n_texts` hold numbers.
     rows : sequence of sequences
     n_texts : int
+    drawing, alt : bytes, str
+        A figure as PNG, and what it shows for those who do not see it.
+    commands : sequence of str
+        Lines for a terminal.
     """
 
     title: str
@@ -95,13 +103,21 @@ class PhotoSection:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
     n_texts: int = 1
+    drawing: bytes = b""
+    alt: str = ""
+    commands: Sequence[str] = ()
+
+    @property
+    def shows(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.groups or self.rows or self.drawing or self.commands)
 
 
 def write_page(
     path: Path, title: str, lead: str, facts: Sequence[str], parts: Sequence[PhotoSection]
 ) -> None:
     """Write a page in one step; parts with nothing to show are left out."""
-    body = "".join(_section(part) for part in parts if part.groups or part.rows)
+    body = "".join(_section(part) for part in parts if part.shows)
     chips = "".join(f"<li>{_text(fact)}</li>" for fact in facts)
     content = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -125,7 +141,12 @@ def _section(part: PhotoSection) -> str:
     grid = "".join(map(_group, shown))
     grid = f'<div class="grid">{grid}</div>{more}' if grid else ""
     lead = f'<p class="muted">{_text(part.lead)}</p>' if part.lead else ""
-    return f"<section><h2>{_text(part.title)}</h2>{lead}{_table(part)}{grid}</section>"
+    drawn = f'<img class="drawn" alt="{_text(part.alt)}" src="data:image/png;base64,'
+    drawn = f'{drawn}{base64.b64encode(part.drawing).decode()}">' if part.drawing else ""
+    lines = "\n".join(map(_text, part.commands))
+    lines = f"<pre>{lines}</pre>" if lines else ""
+    inside = f"{lead}{drawn}{_table(part)}{lines}{grid}"
+    return f"<section><h2>{_text(part.title)}</h2>{inside}</section>"
 
 
 def _group(cards: Sequence[PhotoCard]) -> str:

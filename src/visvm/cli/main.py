@@ -66,12 +66,15 @@ def demo(
         typer.Argument(help="Your own folder with one sub-folder per class.", metavar="[FOLDER]"),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--out", help="Folder for the pictures, the model and the figure.")
+        Path, typer.Option("--out", help="Folder for photos, model, figure and page.")
     ] = Path("visvm-demo"),
     encoder: Annotated[str, typer.Option(help="The encoder.")] = "dinov2-s14",
     quiet: Quiet = False,
 ) -> None:
-    """Show the whole idea in a few minutes: learning class by class, beside a head that forgets."""
+    """Show the whole idea in a few minutes: photos learned class by class, beside two rivals.
+
+    One forgets, one is retrained on everything. Then strangers are asked and labels checked.
+    """
     from visvm.cli import demo as demonstration
     from visvm.cli.terminal import out, progress_bars
 

