@@ -118,7 +118,8 @@ def _choose(
     work: Work, names: Sequence[str], minutes: float | None, progress: Progress
 ) -> EncoderChoice:
     if len(names) == 1:
-        return EncoderChoice(names[0], "the only one whose weights are here")
+        only = "the only one whose weights are here ('visvm weights list' has others)"
+        return EncoderChoice(names[0], only)
     sample = trial_sample(work, len(names))
     if sample is None and minutes is None:
         return EncoderChoice(names[0], f"the default: {_FEW}")
