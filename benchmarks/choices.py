@@ -1,12 +1,15 @@
-"""Two things that a base session could do otherwise, judged inside base sessions alone.
+"""What a base session decides, and could do otherwise, judged inside base sessions alone.
 
 ::
 
     python benchmarks/choices.py whitening --data FOLDER    CUB-200, both encoders
-    python benchmarks/choices.py life --data FOLDER         CUB-200 and CIFAR-100, DINOv2
+    python benchmarks/choices.py life --data FOLDER         CUB-200 and CIFAR-100
+    python benchmarks/choices.py encoder --data FOLDER      CUB-200 and CIFAR-100, both encoders
 
-No test image is looked at. A fifth of every class is held out and asked in the end.
+No test image is looked at: training images are held out and asked in the end.
 
+- ``encoder``: a first session with ``--encoder auto`` tries both encoders on a third of its photos.
+  Then each of them learns all of these, and is asked others of the same classes.
 - ``whitening``: the last block's feature is multiplied by (s·I + (1 - s)·S_w)^-1/2, with S_w the
   covariance within classes of the first session, brought to a mean of one along its diagonal.
   s = 1 leaves it as it is. Ten draws of the classes that come first, of the images held out and of
@@ -16,30 +19,37 @@ No test image is looked at. A fifth of every class is held out and asked in the 
   it stands the best of all λ for the held-out images. The rule was found on draws 0 to 4 of CUB, so
   draws 5 to 9 judge it.
 
-Prints tables and keeps them in CHOICES.md beside this file.
+Prints tables and keeps them in CHOICES.md beside this file. In ``whitening`` and ``life`` a fifth
+of every class is held out.
 """
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from base_data import Base, base_session
+from pages import put_section
 
-from visvm import IncrementalLSSVC, load_encoder
-from visvm.bench.loading import load_dataset
+from visvm import ImageClassifier, IncrementalLSSVC, load_encoder
+from visvm.bench.loading import LabelledImages, load_dataset
 from visvm.bench.streams import class_order
+from visvm.encoders.sources import Source
 from visvm.head.evidence import ridge_by_evidence
 from visvm.head.head import Head
 from visvm.head.selection import RIDGE_CANDIDATES, split_base_session
 from visvm.head.settle import Settled
+from visvm.learning.choosing import STANDARD_ERRORS
+from visvm.model.results import EncoderChoice
 
 HERE = Path(__file__).parent
 KEPT = HERE / "choices.json"
+PAGE = HERE / "CHOICES.md"
 DRAWS = 10
 SVM_COST = 10.0
 SHRINKAGES = (0.8, 0.9, 0.95, 1.0)
@@ -50,6 +60,14 @@ NEVER = "settled in the first session"
 PRODUCT = "anew at each doubling"
 IN_THE_END = "anew once, in the end"
 BEST = "the best of all λ"
+# data set, encoder, classes, training images a class
+STREAMS: dict[str, tuple[str, str, int, int | None]] = {
+    "CUB-200": ("cub200", "dinov2-s14", 100, None),
+    "CIFAR-100": ("cifar100", "dinov2-s14", 100, 20),
+    "CIFAR-100 with CLIP": ("cifar100", "clip-b16-openai", 100, 100),
+}
+AUTO_CLASSES, AUTO_LEARNED, AUTO_DRAWS = 10, 20, 3
+AUTO_PHOTOS = (("CUB-200", "cub200", 10), ("CIFAR-100", "cifar100", 30))  # asked of each class
 
 
 def mean_and_error(values: Sequence[float]) -> str:
@@ -185,19 +203,23 @@ def life_draw(stream: Stream) -> dict[str, tuple[float, float, float]]:
     return result | {rule: (right(ridge), right(ridge), ridge) for rule, ridge in late.items()}
 
 
-def life_part(column: str, load: Callable[[], Base], n_first: int) -> dict[str, np.ndarray]:
+def life_part(
+    column: str, load: Callable[[], Base], n_first: int, measure: bool
+) -> dict[str, np.ndarray]:
     """Return percent right in the end, on average, and λ, (draws, 3), by rule.
 
-    Draws that were measured before are read from choices.json beside this file.
+    Draws that were measured before are read from choices.json beside this file; without any, and
+    if they are not to be measured, nothing is returned.
     """
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     draws: list[dict[str, list[float]]] = kept.setdefault(column, [])
-    while len(draws) < len(LIFE_DRAWS):
+    while measure and len(draws) < len(LIFE_DRAWS):
         found = life_draw(Stream.drawn(load(), n_first, LIFE_DRAWS[len(draws)]))
         draws.append({rule: np.round(numbers, 4).tolist() for rule, numbers in found.items()})
         KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         print(column, len(draws), draws[-1], flush=True)
-    return {rule: np.array([draw[rule] for draw in draws]) for rule in draws[0]}
+    rules = draws[0] if draws else ()
+    return {rule: np.array([draw[rule] for draw in draws]) for rule in rules}
 
 
 def life_table(
@@ -230,61 +252,112 @@ def encoded(data: Path, dataset: str, encoder: str, n_classes: int, per_class: i
     return base_session(loaded.train, classes, load_encoder(encoder))
 
 
-def keep(part: str, title: str, lines: Sequence[str]) -> None:
-    """Put a table in the place of the one of the same part."""
-    page = HERE / "CHOICES.md"
-    text = page.read_text() if page.exists() else "# What a base session could do otherwise\n"
-    head, *sections = text.split("\n## ")
-    kept = {each.split("\n", 1)[0]: each for each in sections}
-    kept[part] = f"{part}\n\n{title}\n\n" + "\n".join(lines) + "\n"
-    page.write_text("\n## ".join([head, *(kept[name] for name in sorted(kept))]))
-    print("\n".join(lines))
+def whitening(data: Path) -> None:
+    """Measure whitening, and keep its table."""
+    bases = {
+        "DINOv2": encoded(data, "cub200", "dinov2-s14", 100, None),
+        "CLIP": encoded(data, "cub200", "clip-b16-openai", 50, 20),
+    }
+    columns = {
+        f"{name}, {first} of {int(base.labels.max()) + 1} classes first": whitening_part(
+            base, first
+        )
+        for name, base in bases.items()
+        for first in (10, 20)
+    }
+    text = (
+        "Mild whitening by the first session, then all classes learned: gain in points on "
+        f"held-out training images, {DRAWS} draws, D = {WIDTH}, CUB-200 (CLIP: 20 images a "
+        "class). Written by `python benchmarks/choices.py whitening --data FOLDER`."
+    )
+    put_section(PAGE, "Whitening", [text, "", *whitening_table(columns)])
+
+
+def life(data: Path, only: str) -> None:
+    """Measure λ through life, and keep its tables."""
+    columns = {}
+    for name, stream in STREAMS.items():
+        load = cache(partial(encoded, data, *stream))
+        for first in (2, 5):
+            column = f"{name}, first {first} classes"
+            found = life_part(column, load, first, only in column)
+            columns |= {column: found} if found else {}
+    text = (
+        "λ settled on a first session of a few classes, or chosen anew from the sums by their "
+        f"evidence: held-out training images right, {len(LIFE_DRAWS)} draws, D = {LIFE_WIDTH}; in "
+        "brackets the median λ in the end. As many classes as in the first session come at a time "
+        "until ten are known, then ten at a time: 2 400 images of CUB's first 100 classes and "
+        "1 600 of CIFAR's 100 with DINOv2-S, 8 000 of CIFAR's 100 with CLIP. Written by `python "
+        "benchmarks/choices.py life --data FOLDER`."
+    )
+    through = (NEVER, PRODUCT)
+    lines = ["In the end:", "", *life_table(columns, (*through, IN_THE_END, BEST), 0)]
+    lines += ["", "On average over the sessions:", "", *life_table(columns, through, 1)]
+    put_section(PAGE, "λ through life", [text, "", *lines])
+
+
+def encoder(data: Path) -> None:
+    """Measure what ``--encoder auto`` takes, and keep its table."""
+    text = (
+        f"What `--encoder auto` takes with both encoders fetched: {AUTO_CLASSES} classes, "
+        f"{AUTO_LEARNED} training photos of each learned, and what the whole method (D = {WIDTH}, "
+        "squash) has with either encoder on other training photos of these classes. DINOv2-S stays "
+        f"unless CLIP is ahead by more than {STANDARD_ERRORS} standard errors. Written by `python "
+        "benchmarks/choices.py encoder --data FOLDER`."
+    )
+    lines = [
+        "| photos | tried on | right in the trial, % | taken | asked | right there, % |",
+        "|---|---:|---|---|---:|---|",
+    ]
+    for title, dataset, asked in AUTO_PHOTOS:
+        loaded = load_dataset(dataset, data, train_per_class=AUTO_LEARNED + asked).train
+        for draw in range(AUTO_DRAWS):
+            choice, n_asked, found = auto_draw(loaded, draw)
+            cells = [f"{title}, draw {draw}", choice.n, percents(choice.accuracies)]
+            cells += [f"`{choice.encoder}`, {choice.why}", n_asked, percents(found)]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+            print(lines[-1], flush=True)
+    put_section(PAGE, "Which encoder", [text, "", *lines])
+
+
+def auto_draw(images: LabelledImages, draw: int) -> tuple[EncoderChoice, int, dict[str, float]]:
+    """Return the choice, how many other photos were asked, and what each encoder has right."""
+    generator = np.random.default_rng(draw)
+    chosen = generator.permutation(int(images.targets.max()) + 1)[:AUTO_CLASSES]
+    rows = [np.flatnonzero(images.targets == each) for each in chosen]
+    learned = images.at(np.concatenate([each[:AUTO_LEARNED] for each in rows]))
+    asked = images.at(np.concatenate([each[AUTO_LEARNED:] for each in rows]))
+    how: Any = {"n_components": WIDTH, "transform": "squash"}
+    choice = ImageClassifier("auto", **how).learn(*_pair(learned)).encoder
+    assert choice is not None
+    found = {}
+    for name in choice.accuracies:
+        model = ImageClassifier(name, **how)
+        model.learn(*_pair(learned))
+        found[name] = model.evaluate(*_pair(asked)).accuracy
+    return choice, len(asked.targets), found
+
+
+def _pair(images: LabelledImages) -> tuple[list[Source], list[int]]:
+    return list(images.images), images.targets.tolist()
+
+
+def percents(shares: Mapping[str, float]) -> str:
+    """Return shares by name in percent."""
+    return ", ".join(f"{name} {100 * share:.1f}" for name, share in shares.items())
 
 
 def main() -> None:
     """Measure one part, and keep its table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=("whitening", "life"))
+    parser.add_argument("part", choices=("whitening", "life", "encoder"))
     parser.add_argument("--data", type=Path, required=True, help="folder with cub200, cifar100")
+    parser.add_argument("--only", default="", help="part of the name of a column of life")
     given = parser.parse_args()
-    if given.part == "whitening":
-        bases = {
-            "DINOv2": encoded(given.data, "cub200", "dinov2-s14", 100, None),
-            "CLIP": encoded(given.data, "cub200", "clip-b16-openai", 50, 20),
-        }
-        columns = {
-            f"{name}, {first} of {int(base.labels.max()) + 1} classes first": whitening_part(
-                base, first
-            )
-            for name, base in bases.items()
-            for first in (10, 20)
-        }
-        title = (
-            "Mild whitening by the first session, then all classes learned: gain in points on "
-            f"held-out training images, {DRAWS} draws, D = {WIDTH}, CUB-200 (CLIP: 20 images a "
-            "class). Written by `python benchmarks/choices.py whitening --data FOLDER`."
-        )
-        keep("Whitening", title, whitening_table(columns))
-        return
-    bases = {"CUB-200": ("cub200", 100, None), "CIFAR-100": ("cifar100", 100, 20)}
-    columns = {}
-    for name, (dataset, n_classes, per_class) in bases.items():
-        load = cache(partial(encoded, given.data, dataset, "dinov2-s14", n_classes, per_class))
-        for first in (2, 5):
-            column = f"{name}, first {first} classes"
-            columns[column] = life_part(column, load, first)
-    title = (
-        "λ settled on a first session of a few classes, or chosen anew from the sums by their "
-        f"evidence: held-out training images right, {len(LIFE_DRAWS)} draws, DINOv2, "
-        f"D = {LIFE_WIDTH}; in brackets the median λ in the end. As many classes as in the first "
-        "session come at a time until ten are known, then ten at a time: 2 400 images of CUB's "
-        "first 100 classes, 1 600 of CIFAR's 100. Written by `python benchmarks/choices.py life "
-        "--data FOLDER`."
-    )
-    through = (NEVER, PRODUCT)
-    lines = ["In the end:", "", *life_table(columns, (*through, IN_THE_END, BEST), 0)]
-    lines += ["", "On average over the sessions:", "", *life_table(columns, through, 1)]
-    keep("λ through life", title, lines)
+    if given.part == "life":
+        life(given.data, given.only)
+    else:
+        {"whitening": whitening, "encoder": encoder}[given.part](given.data)
 
 
 if __name__ == "__main__":

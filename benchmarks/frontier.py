@@ -13,8 +13,8 @@ seconds of one thread on noise: the encoders take turns, and the best of several
 other work on the machine hits all alike. Views cost their number times that of one, when learning
 or when asking.
 
-Larger pictures (``--quality best``) are not measured: CUB's photos are scaled to 224 × 224 in this
-copy, and CIFAR's are 32 × 32, so that larger ones show the encoder no more details.
+CUB's photos are scaled to 224 × 224 in this copy, and CIFAR's are 32 × 32: larger pictures
+(``--quality best``) only interpolate here, and show the encoder no more details.
 Keeps what it measures in frontier.json; writes FRONTIER.md and frontier.png, all beside this file.
 """
 
@@ -80,12 +80,14 @@ class Way:
 
 
 CUB = Setting("CUB-200, all classes", "cub200", 200, 20)
+CUB_FEW = Setting("CUB-200, 10 training and 5 test images a class", "cub200", 200, 20, 10, 5)
 CUB_PART = Setting("CUB-200, first 30 classes", "cub200", 30, 20)
 CIFAR = Setting("CIFAR-100, 20 training and 20 test images a class", "cifar100", 100, 10, 20, 20)
 SMALL = Way(f"{ENCODER}@140")
 FAST = Way(at_quality(ENCODER, "fast"))
 FEW_PATCHES = Way(f"{ENCODER}@224:112")
 STANDARD = Way(ENCODER)
+BEST = Way(at_quality(ENCODER, "best"))
 VIEWED = tuple(
     Way(ENCODER, learned, asked)
     for views in ("mirror", "crops")
@@ -94,8 +96,9 @@ VIEWED = tuple(
 CLIP = Way("clip-b16-openai")
 CLIP_FAST = Way(at_quality(CLIP.encoder, "fast"))
 ROWS: dict[Setting, tuple[Way, ...]] = {
-    CUB: (STANDARD, FAST, FEW_PATCHES, CLIP),
-    CUB_PART: (STANDARD, FAST, SMALL, *VIEWED),
+    CUB: (STANDARD, FAST, FEW_PATCHES),
+    CUB_FEW: (STANDARD, FAST, CLIP),
+    CUB_PART: (STANDARD, FAST, SMALL, BEST, *VIEWED),
     CIFAR: (STANDARD, FAST, FEW_PATCHES, CLIP, CLIP_FAST),
 }
 
@@ -192,7 +195,7 @@ def draw(tables: dict[Setting, dict[Way, Found]], times: dict[str, float]) -> No
                 np.mean(costs(way, times)),
                 each.right,
                 each.error,
-                fmt="osD^v<>PX*hd"[every.index(way)],
+                fmt="osD^v<>PX*hdp"[every.index(way)],
                 capsize=3,
                 color=f"C{every.index(way) % 10}",
                 label=_short(way),
@@ -214,8 +217,12 @@ def _short(way: Way) -> str:
     return {STANDARD: f"{name}: standard", FAST: f"{name}: fast"}.get(way, name)
 
 
-def _about(presets: str, faster: float, on: str) -> str:
-    cost = f"is measured on {on}, on nothing else" if on else "in right answers is not measured yet"
+def _about(presets: str, faster: float, tables: dict[Setting, dict[Way, Found]]) -> str:
+    costs = " and ".join(
+        f"{found[FAST].gain:+.2f} ± {found[FAST].error:.2f} points ({setting.title})"
+        for setting, found in tables.items()
+        if FAST in found
+    )
     return (
         "Written by `python benchmarks/frontier.py --data FOLDER`: the whole method as it is by "
         f"default, except D = {COMPONENTS}, transform squash. ± is the standard error of the "
@@ -223,10 +230,11 @@ def _about(presets: str, faster: float, on: str) -> str:
         "VNNI, measured side by side; in brackets, that of standard is 1. `224:112` are 112 of "
         "the 256 patches of a picture of 224 × 224 (`encoders/patches.py`), `int8` are products of "
         f"whole numbers (`encoders/int8.py`). The presets of `--quality`: {presets}. fast is "
-        f"{faster:.2f} times as fast as standard; what it costs {cost}. On CPUs without VNNI int8 "
-        "gains less; that is not measured (`visvm doctor speed` does). The photos of these copies "
-        "have 224 × 224 and 32 × 32 pixels: what larger pictures (`best`) give on photos of full "
-        "size cannot be seen here, and is not measured. What the transforms give: "
+        f"{faster:.2f} times as fast as standard; what it costs in right answers is "
+        f"{costs or 'not measured yet'}. On CPUs without VNNI int8 gains less, which `visvm doctor "
+        "speed` measures, and its products are the same. The photos of these copies have "
+        "224 × 224 and 32 × 32 pixels: larger pictures (`best`) only interpolate here, and what "
+        "they give on photos of full size is not measured. What the transforms give: "
         "[TRANSFORMS.md](TRANSFORMS.md)."
     )
 
@@ -247,11 +255,10 @@ def main() -> None:
         KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     presets = ", ".join(f"{name} `{each}`" for name, each in at_every_quality(ENCODER).items())
     faster = kept["ms"][ENCODER] / kept["ms"][FAST.encoder]
-    on = " and ".join(each.title for each, found in tables.items() if FAST in found)
     lines = [
         "# What a picture's size, its patches and views cost and give",
         "",
-        _about(presets, faster, on),
+        _about(presets, faster, tables),
         "",
         "![Accuracy over time an image](frontier.png)",
         "",

@@ -118,6 +118,10 @@ def test_doctor_speed(visvm, small):
     assert [row["encoder"] for row in rows.values()] == ["seeing@10", "seeing", "seeing@24"]
     assert rows["standard"]["relative_speed"] == 1
     assert all(row["milliseconds"] > 0 for row in rows.values())
+    found = json.loads(visvm("doctor", "speed", "--encoder", "seeing@24", "--json")[1])
+    named = [(row["quality"], row["encoder"]) for row in found["qualities"]]
+    assert named[-1] == ("as given", "seeing@24")
+    assert named[:-1] == [(quality, row["encoder"]) for quality, row in rows.items()]
     _, shown, _ = visvm("doctor", "speed", "--encoder", "patched.onnx")
     assert all(word in shown for word in ("fast", "standard", "best", "a thousand photos"))
     _, shown, _ = visvm("doctor", "speed", "--encoder", "tiny.onnx")

@@ -25,6 +25,7 @@ from tests.encoders.refusals import refusal
 from tests.refusals import refused
 from visvm.encoders import images
 from visvm.encoders import transform as transforms
+from visvm.encoders.catalog import CATALOG
 from visvm.encoders.encoder import Preprocessing
 from visvm.encoders.images import decode, find_images, is_image_name
 from visvm.encoders.transform import TRANSFORMS, Transform
@@ -72,6 +73,13 @@ def test_kinds_differ_and_an_unknown_one_is_refused():
     assert not np.array_equal(decode(data, Transform("crop", PLAIN)), decode(data, SQUASH))
     facts = "crop, squash, pad", "'stretch'"
     refusal("transform-unknown", lambda: Transform("stretch", PLAIN), *facts, kind=InputError)
+
+
+@pytest.mark.parametrize(("name", "cut"), [("dinov2-s14", True), ("clip-b16-openai", False)])
+def test_only_an_encoder_that_scales_to_more_than_it_takes_cuts_squares(name, cut):
+    data, taken = encoded(picture(90, 90)), CATALOG[name].preprocessing
+    cropped, squashed = (decode(data, Transform(kind, taken)) for kind in ("crop", "squash"))
+    assert np.array_equal(cropped, squashed) != cut
 
 
 @pytest.mark.parametrize(("size", "resize"), [(0, 10), (224, 223)])

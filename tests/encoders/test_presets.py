@@ -83,6 +83,21 @@ def test_what_cannot_be_is_refused(file):
         ImageClassifier(f"{file}@{BEST}", quality="standard").load_encoder()
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "fact"),
+    [
+        ("dino", "encoder-unknown", "Did you mean dinov2-s14?"),
+        ("CLIP-B16", "encoder-unknown", "Did you mean clip-b16-openai?"),
+        ("dinov2-s14:int8", "size-unsupported", "dinov2-s14@224:int8"),
+        ("dinov2-s14@int8", "size-unsupported", "dinov2-s14@224:int8"),
+    ],
+)
+def test_what_was_meant_by_a_wrong_name_is_said(name, code, fact):
+    with refused(code, EncoderError) as said:
+        load_encoder(name)
+    assert fact in str(said.value)
+
+
 def test_a_model_has_the_size_of_its_quality(file, tmp_path):
     photos, scores = tiny.write_photos(tmp_path / "photos"), {}
     for quality, size in (("fast", FAST), ("standard", SIZE), ("best", BEST), (None, SIZE)):

@@ -67,12 +67,14 @@ def test_the_encoder_that_is_clearly_ahead_is_chosen(two, photos, tmp_path):
     assert choice.n >= 12
     assert choice.accuracies["seeing"] > choice.accuracies["blind"]
     assert set(choice.milliseconds) == {"blind", "seeing"}
+    assert set(learned.history_[0]["seconds"]) == {"choose", "encode", "learn"}
     learned.save(tmp_path / "m.visvm")
     again = ImageClassifier.load(tmp_path / "m.visvm", cache=False)
     assert again.encoder_name == "seeing"
     assert again.history_[0]["encoder"]["accuracies"] == choice.accuracies
     assert again.evaluate(photos).accuracy == learned.evaluate(photos).accuracy > 0.9
-    assert learned.learn(photos).encoder is None
+    later = learned.learn(photos)
+    assert (later.encoder, set(later.seconds)) == (None, {"encode", "learn"})
     assert "encoder" not in learned.history_[1]
 
 

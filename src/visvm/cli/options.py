@@ -264,7 +264,8 @@ def _require_own(model: Path, owned: tuple[tuple[str, object, object], ...]) -> 
     for option, value, own in owned:
         if value not in (None, own):
             raise InputError(
-                f"{option} {value} was given, but {model} already has {own}. Leave the option out.",
+                f"{option} {value} was given, but {model} already has {own}. "
+                "Leave the option out, or begin a new model.",
                 code="option-of-new-model",
             )
 

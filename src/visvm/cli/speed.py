@@ -12,12 +12,14 @@ from visvm.bench.environment import usable_cores
 from visvm.cli.terminal import out, table
 from visvm.encoders.catalog import DEFAULT_ENCODER
 from visvm.encoders.encoder import Encoder
-from visvm.encoders.loading import load_encoder
+from visvm.encoders.loading import load_encoder, named
 from visvm.encoders.pipeline import BATCH_SIZE, encode_files
 from visvm.encoders.presets import STANDARD, at_every_quality
+from visvm.encoders.resolution import Form
 from visvm.encoders.transform import DEFAULT_TRANSFORM, Transform
 from visvm.progress import Progress
 
+GIVEN = "as given"
 _WIDTH, _HEIGHT = 4000, 3000  # 12 megapixels, as phones take them
 _PHOTOS = 2 * BATCH_SIZE
 _REPEATS = 3
@@ -30,7 +32,7 @@ class QualitySpeed:
     Attributes
     ----------
     quality, encoder : str
-        The preset, and the name of the encoder that it stands for.
+        The preset, or "as given", and the name of the encoder that it stands for.
     size : int
         Side of the picture that the encoder sees.
     milliseconds : float
@@ -58,9 +60,14 @@ class Speed:
 def measure_speed(encoder: str | None, progress: Progress) -> Speed:
     """Measure an encoder, by default the default one; its weights are fetched if need be.
 
-    The presets take turns, so that whatever else the machine does slows all of them down alike.
+    It is measured at every preset, and as given where its name has a form, such as a size. All take
+    turns, so that whatever else the machine does slows them down alike.
     """
-    names = at_every_quality(encoder or DEFAULT_ENCODER, progress)
+    given = encoder or DEFAULT_ENCODER
+    bare, form = named(given)
+    names = at_every_quality(bare, progress)
+    if form != Form():
+        names[GIVEN] = given
     encoders = {quality: load_encoder(name, progress) for quality, name in names.items()}
     times: dict[str, list[float]] = {quality: [] for quality in names}
     photos = _photos()

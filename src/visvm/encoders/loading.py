@@ -1,6 +1,8 @@
 """Load an encoder by its name."""
 
 import os
+import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,15 +64,21 @@ def load_encoder(name: str, progress: Progress = silent, *, from_hub: bool = Tru
         from visvm.encoders.huggingface import TransformersEncoder
 
         return TransformersEncoder(expanded, size=form.size, from_hub=from_hub)
-    raise _unknown(name, bare.partition("@")[0])
+    raise _unknown(name)
 
 
-def _unknown(name: str, front: str) -> EncoderError:
+def _unknown(name: str) -> EncoderError:
+    front = re.split("[@:]", name)[0]
     if front in CATALOG:
-        fact = f"{name!r} has no size behind its @. Give one such as {front}@336."
-        return EncoderError(fact, code="size-unsupported")
+        return EncoderError(
+            f"There is no such form of {front} as {name!r}. A size goes behind an @, as in "
+            f"{front}@336, and int8 behind that, as in {front}@224:int8.",
+            code="size-unsupported",
+        )
+    close = get_close_matches(front.casefold(), CATALOG, n=1, cutoff=0.4)
+    meant = f" Did you mean {close[0]}?" if close else ""
     return EncoderError(
-        f"There is no encoder {name!r}. Give one of {', '.join(CATALOG)}, an .onnx file, an "
+        f"There is no encoder {name!r}.{meant} Give one of {', '.join(CATALOG)}, an .onnx file, an "
         "open_clip checkpoint, or the folder or hub name (owner/model) of a transformers model.",
         code="encoder-unknown",
     )

@@ -91,9 +91,14 @@ class WantedEncoder:
 
 def with_choices(work: Work, wanted: WantedEncoder, transform: str, progress: Progress) -> Work:
     """Return the work of a first session with what is left to it: the encoder, then `transform`."""
+    begin = time.perf_counter()
     if wanted.name == AUTO:
         work = with_chosen_encoder(work, wanted, progress)
-    return with_chosen_transform(work, progress) if transform == "auto" else work
+    if transform == "auto":
+        work = with_chosen_transform(work, progress)
+    encoder, square = work.encoder_choice, work.choice
+    tried = (encoder and encoder.milliseconds) or (square and square.accuracies)
+    return replace(work, chosen_since=begin) if tried else work
 
 
 def with_chosen_encoder(work: Work, wanted: WantedEncoder, progress: Progress) -> Work:
@@ -118,7 +123,8 @@ def _choose(
     work: Work, names: Sequence[str], minutes: float | None, progress: Progress
 ) -> EncoderChoice:
     if len(names) == 1:
-        return EncoderChoice(names[0], "the only one whose weights are here")
+        only = "the only one whose weights are here ('visvm weights list' has others)"
+        return EncoderChoice(names[0], only)
     sample = trial_sample(work, len(names))
     if sample is None and minutes is None:
         return EncoderChoice(names[0], f"the default: {_FEW}")

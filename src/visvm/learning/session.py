@@ -66,7 +66,10 @@ def learn_session(
     texts : TextSamples or None
         Of classes, for this session and all later ones.
     """
-    clock, known = _Clock(), set() if model is None else set(model.classes.tolist())
+    clock, known = (
+        _Clock(work.chosen_since),
+        set() if model is None else set(model.classes.tolist()),
+    )
     key = work.images.key  # before the files may change
     if model is not None:
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
@@ -297,11 +300,13 @@ def _encoded(
 
 
 class _Clock:
-    """Seconds by stage."""
+    """Seconds by stage, that of choosing first, if there was one and since when."""
 
-    def __init__(self) -> None:
+    def __init__(self, chosen_since: float | None = None) -> None:
         self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
+        self._last = time.perf_counter() if chosen_since is None else chosen_since
+        if chosen_since is not None:
+            self.lap("choose")
 
     def lap(self, stage: str) -> None:
         """Count the time since the last lap to a stage."""

@@ -53,6 +53,8 @@ class Work:
         How the encoder was chosen, where it was.
     views : str
         Which views of every image are learned; together they count as one image.
+    chosen_since : float or None
+        When it was begun to choose by trying, by ``time.perf_counter``.
     """
 
     images: Labelled
@@ -67,6 +69,7 @@ class Work:
     choice: TransformChoice | None = None
     encoder_choice: EncoderChoice | None = None
     views: str = "one"
+    chosen_since: float | None = None
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

@@ -225,7 +225,7 @@ class SessionReport:
     layers : tuple of int
         Blocks that are fused.
     seconds : dict
-        By stage: encode, learn, test.
+        By stage: choose (the encoder or the transform, by trying), encode, learn, test.
     peak_memory : int or None
         Bytes, of the whole process.
     skipped : tuple of str
