@@ -69,9 +69,10 @@ release: .venv/dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt build
 	$(BIN)/python -m tests.release
 
-# The documentation, in site/: warnings are errors, and links between pages are checked. It needs no network once the default encoder is there.
+# The documentation, in site/: warnings are errors, and links between pages are checked; with --quiet there would be no warnings.
+# It needs no network once the default encoder is there.
 docs: .venv/dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Every command that writes, cut off at each of its file operations and run again (tests/crash).
 crash: .venv/dev

@@ -56,6 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links and equations into those of a site; code is left as it is."""
     place = page.file.src_uri
+    page.meta |= _settings(place)
     pages = {document: uri for uri, document in DOCUMENTS.items()}
     pages |= {f"docs/{file.src_uri}": file.src_uri for file in files}
     here = posixpath.dirname(DOCUMENTS.get(place, f"docs/{place}"))
@@ -90,46 +91,73 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     return "".join([*parts, prose(markdown[end:])])
 
 
+def _settings(place: str) -> dict[str, Any]:
+    """Give answers before measurements to those who search, and room to the widest table."""
+    if place.startswith("research/measurements"):
+        return {"search": {"boost": 0.3}}
+    if place.startswith(("start/", "how-to/")):
+        return {"search": {"boost": 3}}
+    return {"hide": ["navigation"]} if place == "research/results.md" else {}
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep the name of an option on one line."""
+    del page, config, files
+    return re.sub(r"<code>(--[\w-]+)</code>", r'<code class="option">\1</code>', html)
+
+
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
     """Take the part of the search that Material loads from elsewhere from the site itself."""
     del config
-    script = posixpath.relpath("assets/iframe-worker.js", posixpath.dirname(page.url) or ".")
-    return output.replace("https://unpkg.com/iframe-worker/shim", script)
+    return _own_search(output, posixpath.relpath("assets", posixpath.dirname(page.url) or "."))
 
 
-_FLOW = (  # what is shown, what is kept of it
-    (("picture", "x", ""), ("encoder", "frozen", ""), ("mixer", "trained once", "weights")),
-    (("kernel map", "max(0, uR)", "seed"), ("sums", "added up", "sums"), ("solution", "W", "W")),
+def on_post_template(output_content: str, *, template_name: str, config: MkDocsConfig) -> str:
+    """Do so in the page for addresses that are not there: it may stand at any depth."""
+    del template_name
+    return _own_search(output_content, f"{config.site_url}assets")
+
+
+def _own_search(page: str, assets: str) -> str:
+    return page.replace("https://unpkg.com/iframe-worker/shim", f"{assets}/iframe-worker.js")
+
+
+_FLOW = (  # two boxes a row: name, what it gives, whether a model file keeps it
+    (("picture", "x", False), ("encoder", "frozen: h₁ … h₁₂", False)),
+    (("mixer", "trained once: u", True), ("kernel map", "φ = max(0, uR)", True)),
+    (("sums", "added up: G, Q", True), ("solution", "W", True)),
+    (None, ("answer", "φ W", False)),
 )
+_ASKING = "M410 154h24v218h-20"  # from the kernel map past sums and solution
 
 
 def flow() -> str:
-    """Draw the data's way, as SVG in the colours of the page."""
-    parts, width, height = [], 232, 92
-    for row, boxes in enumerate(_FLOW):
-        for column, (name, what, kept) in enumerate(boxes):
-            x, y = 10 + column * width, 10 + row * 120
+    """Draw the data's way, as SVG in the colours of the page; wide enough for a phone to read."""
+    boxes, paths = [], [_ASKING]
+    for row, pair in enumerate(_FLOW):
+        for column, box in enumerate(pair):
+            if box is None:
+                continue
+            (name, what, kept), x, y = box, 10 + column * 220, 10 + row * 110
             fill = "var(--md-primary-fg-color)" if kept else "var(--md-code-bg-color)"
             ink = "#fff" if kept else "currentColor"
-            parts.append(
-                f'<rect x="{x}" y="{y}" width="180" height="{height - 18}" rx="10" fill="{fill}"/>'
-                f'<g fill="{ink}" text-anchor="middle"><text x="{x + 90}" y="{y + 32}" '
+            boxes.append(
+                f'<rect x="{x}" y="{y}" width="180" height="72" rx="10" fill="{fill}"/>'
+                f'<g fill="{ink}" text-anchor="middle"><text x="{x + 90}" y="{y + 31}" '
                 f'font-size="19" font-weight="600">{name}</text>'
-                f'<text x="{x + 90}" y="{y + 56}" font-size="15">{what}</text></g>'
+                f'<text x="{x + 90}" y="{y + 55}" font-size="16">{what}</text></g>'
             )
-            if column < 2:
-                parts.append(f'<path d="M{x + 184} {y + 37}h40" marker-end="url(#tip)"/>')
-    parts.append('<path d="M570 88v20H100v14" marker-end="url(#tip)"/>')
+            if column == 0:
+                paths.append(f"M{x + 184} {y + 36}h30")
+    paths += [f"M320 {y}v18H100v12" for y in (86, 196)] + ["M320 306v28"]
+    drawn = "".join(f'<path d="{path}" marker-end="url(#tip)"/>' for path in paths)
     return (
-        '<svg class="flow" viewBox="0 0 680 216" role="img" aria-label="Picture, encoder, mixer, '
-        'kernel map, sums, solution"><defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" '
-        'markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" '
-        'fill="currentColor"/></marker></defs><g fill="none" stroke="currentColor" '
-        'stroke-width="1.500">'.replace("1.500", "1.5")
-        + "".join(part for part in parts if part.startswith("<path"))
-        + "</g>"
-        + "".join(part for part in parts if not part.startswith("<path"))
-        + "</svg>\n"
+        '<svg class="flow" viewBox="0 0 444 424" role="img" aria-label="Picture, encoder, mixer, '
+        'kernel map, sums, solution; a question goes from the kernel map to the answer"><defs>'
+        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        'orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>'
+        f'<g fill="none" stroke="currentColor" stroke-width="1.5">{drawn}</g>'
+        f"{''.join(boxes)}</svg>\n"
     )
 
 

@@ -1,3 +1,4 @@
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from visvm.bench.recipe import Recipe, built_in, read_recipe
 from visvm.bench.report.summary import BASELINES, ORACLE, OURS
 from visvm.errors import InputError
 
+RECIPES = Path(__file__).parents[2] / "docs" / "research" / "recipes.md"
 BUILT_IN = {*BASELINES, OURS, ORACLE}
 WITH_TEXT = {entry.name for entry in METHODS.values() if "text" in entry.needs}
 OF_FEATURES = {name for name in BUILT_IN if METHODS[name].needs == ("features",)}
@@ -86,10 +88,16 @@ def test_a_recipe_of_ones_own(tmp_path):
     )
 
 
+def test_the_short_recipe_in_the_documentation_is_one(tmp_path):
+    _, short = re.findall(r"```toml\n(.*?)```", RECIPES.read_text("utf-8"), re.DOTALL)
+    path = tmp_path / "mine.toml"
+    path.write_text(short, encoding="utf-8")
+    assert len(read_recipe(str(path)).methods) == 3
+
+
 def test_the_recipe_in_the_documentation_shows_every_field(tmp_path):
-    page = Path(__file__).parents[2] / "docs" / "research" / "recipes.md"
     text = (
-        page.read_text("utf-8")
+        RECIPES.read_text("utf-8")
         .split("<!-- read by tests/bench/test_recipe.py -->\n```toml\n")[1]
         .split("```")[0]
     )
