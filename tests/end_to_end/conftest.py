@@ -37,7 +37,7 @@ def visit(browser):
     contexts, broken = [], []
 
     def open_page(server, **options):
-        context = browser.new_context(**options)
+        context = browser.new_context(**{"reduced_motion": "reduce", **options})
         contexts.append(context)
         context.set_default_timeout(TIMEOUT)
         context.add_init_script(TELL_VIOLATIONS)
