@@ -41,6 +41,7 @@ def test_a_person_teaches_asks_corrects_renames_and_forgets(untaught, visit, pho
     for colour in ("red", "green", "blue"):
         assert ask(page, asked[colour])[0][0] == colour
         expect(find(page, "verdict")).to_contain_text(colour)
+        expect(find(page, "status")).to_contain_text(f"Answer: {colour}")  # for screen readers
 
     ask(page, asked["yellow"])
     expect(find(page, "verdict")).to_have_class("verdict unknown")

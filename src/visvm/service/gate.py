@@ -37,7 +37,8 @@ _PLAIN_BYTES = 64 << 10  # of a body that no route has allowed to be larger
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
-        "font-src 'self'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+        "font-src 'self'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; "
+        "base-uri 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
