@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser axe screenshots fuzz soak wheel release docs crash clean
+.PHONY: demo test quick check lint lint-page format benchmark browser firefox axe screenshots fuzz soak wheel release docs crash clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -36,6 +36,10 @@ lint-page:
 	  test -e .venv/$(TYPESCRIPT)/done || { echo "installing $(TYPESCRIPT)" && \
 	  npm install --silent --no-save --no-package-lock --prefix .venv/$(TYPESCRIPT) $(TYPESCRIPT) && \
 	  touch .venv/$(TYPESCRIPT)/done; } && .venv/$(TYPESCRIPT)/node_modules/.bin/tsc --project .
+
+# With it, one test of the page runs in Firefox as well; `make test` does not ask for it.
+firefox:
+	apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends firefox-esr > /dev/null
 
 # axe-core looks for what keeps people out of the page (tests/end_to_end/test_page_axe.py).
 AXE := axe-core@4.14.1

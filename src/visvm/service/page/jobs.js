@@ -143,7 +143,7 @@ function progressParts(title) {
 function progressCard(title) {
   const { words, time, meter, cancel, done, card } = progressParts(title);
   const [begun, left] = [Date.now(), estimating()];
-  let [now, since, hint] = ['sending', begun, ''];
+  let [now, since, hint] = ['', begun, ''];
   const tick = () => {
     const seconds = Math.round((Date.now() - begun) / 1000);
     time.textContent = [hint, duration(seconds)].filter(Boolean).join(' · ');
@@ -166,7 +166,7 @@ function progressCard(title) {
   /** @param {Job<unknown>} job */
   const show = (job) => {
     words.textContent = jobWords(job);
-    const counts = job.state === 'running' && job.total > 1;
+    const counts = job.state === 'running' && job.total > 1 && job.done > 0;
     move(job.state === 'running' ? job.stage : now, counts ? job.done / job.total : null);
     const stage = `${job.state} ${job.stage} ${job.ahead}`;
     if (stage !== spoken && !ended(job)) announce(jobWords({ ...job, total: 1 }));
