@@ -45,11 +45,20 @@ def look(axe):
 
 def test_axe_finds_nothing_on_a_phone(taught, visit, look, photos, asked):
     phone = {"viewport": {"width": 390, "height": 800}, "has_touch": True}
-    page = visit(taught, color_scheme="light", **phone)
+    page = visit(taught, color_scheme="light", permissions=["camera"], **phone)
+    find(page, "teach-camera").click()
+    expect(find(page, "shutter")).to_be_enabled()
+    assert look(page) == []
+    find(page, "camera-done").click()
     gather(page, photos["red"], "red")
     gather(page, photos["green"])
     find(page, "learn").click()
     expect(find(page, "teach-error")).to_be_visible()
+    assert look(page) == []
+    find(page, "group-label").last.fill("green")
+    page.route("**/api/learn", lambda route: None)
+    find(page, "learn").click()
+    expect(find(page, "progress")).to_be_visible()
     assert look(page) == []
     ask(page, asked["red"])
     find(page, "wrong").click()

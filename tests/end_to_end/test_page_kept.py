@@ -68,6 +68,7 @@ def test_the_camera_takes_photos_to_teach_and_one_to_ask(taught, visit):
     expect(find(page, "group-label")).to_be_focused()
     show(page, "ask")
     find(page, "ask-camera").click()
+    expect(find(page, "live")).to_contain_text("%")  # of what it sees, before there is a photo
     find(page, "shutter").click()
     expect(find(page, "answer").first).to_be_visible()
 

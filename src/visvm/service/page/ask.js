@@ -108,6 +108,14 @@ async function predict(some) {
   }
 }
 
+/** What the camera sees, in a few words; nothing is kept of it. @param {File} file */
+async function glance(file) {
+  const path = `api/predict?top=1&unknown=${rate.value}`;
+  /** @type {{predictions: Prediction[]}} */
+  const { predictions: [seen] } = await post(path, { body: photoForm([{ file }]) });
+  return inWords(seen);
+}
+
 /** Ask about some photos together; about each alone where one of them cannot be read.
  * @param {Entry[]} some */
 async function predictAll(some) {
@@ -281,7 +289,7 @@ export function askView() {
     choose(input.files ?? []);
     input.value = '';
   });
-  offerCamera('ask', choose);
+  offerCamera('ask', choose, glance);
   rate.addEventListener('change', () => { if (entries.length) askAll(entries); });
   wrong.addEventListener('submit', correct);
   $('wrong-open').addEventListener('click', () => {

@@ -390,6 +390,7 @@ export function teachView() {
   $('check').addEventListener('click', check);
   $('kept-remove').addEventListener('click', removeTests);
   onKept(showKept);
+  addEventListener('beforeunload', (event) => { if (groups.length) event.preventDefault(); });
   let name = '';
   onModel((now) => {
     showModel(now);
