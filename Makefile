@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check lint lint-page format benchmark browser screenshots fuzz soak wheel release docs crash clean
+.PHONY: demo test quick check lint lint-page format benchmark browser firefox axe screenshots fuzz soak wheel release docs crash clean
 
 demo: .venv/core
 	$(BIN)/visvm demo
@@ -13,7 +13,7 @@ demo: .venv/core
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
-test: .venv/dev browser
+test: .venv/dev browser axe
 	$(PYTEST)
 
 quick: .venv/dev
@@ -36,6 +36,17 @@ lint-page:
 	  test -e .venv/$(TYPESCRIPT)/done || { echo "installing $(TYPESCRIPT)" && \
 	  npm install --silent --no-save --no-package-lock --prefix .venv/$(TYPESCRIPT) $(TYPESCRIPT) && \
 	  touch .venv/$(TYPESCRIPT)/done; } && .venv/$(TYPESCRIPT)/node_modules/.bin/tsc --project .
+
+# With it, one test of the page runs in Firefox as well; `make test` does not ask for it.
+firefox:
+	apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends firefox-esr > /dev/null
+
+# axe-core looks for what keeps people out of the page (tests/end_to_end/test_page_axe.py).
+AXE := axe-core@4.14.1
+axe:
+	@test -e .venv/$(AXE)/done || { command -v npm > /dev/null && echo "installing $(AXE)" && \
+	  npm install --silent --no-save --no-package-lock --prefix .venv/$(AXE) $(AXE) && \
+	  touch .venv/$(AXE)/done; } || echo "no npm here: accessibility is not checked"
 
 format: .venv/dev
 	$(BIN)/ruff check --fix .

@@ -37,7 +37,7 @@ def visit(browser):
     contexts, broken = [], []
 
     def open_page(server, **options):
-        context = browser.new_context(**options)
+        context = browser.new_context(**{"reduced_motion": "reduce", **options})
         contexts.append(context)
         context.set_default_timeout(TIMEOUT)
         context.add_init_script(TELL_VIOLATIONS)
@@ -52,7 +52,7 @@ def visit(browser):
     assert not broken
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     tiny.write_encoder(folder)
@@ -61,19 +61,19 @@ def place(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def photos(place):
     """Photos to learn, by colour."""
     return {colour: sorted((place / "shown" / colour).iterdir()) for colour in tiny.COLOURS}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def asked(place):
     """A photo to ask about, by colour."""
     return {colour: place / "asked" / colour / "1-0.png" for colour in tiny.COLOURS}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def taught(place, photos):
     """A service whose model knows four classes, one of a long name; for tests that only look."""
     model = place / "taught.visvm"

@@ -68,6 +68,13 @@ def ask(page, path):
     return list(zip(page.locator(".answer-label").all_inner_texts(), scores, strict=True))
 
 
+def teach_right(page, label):
+    """Say what the photo that was asked about shows."""
+    find(page, "wrong").click()
+    find(page, "wrong-label").fill(label)
+    find(page, "teach-it").click()
+
+
 def row_of(page, label):
     """The row of a class."""
     return find(page, "class-row").filter(
@@ -75,9 +82,15 @@ def row_of(page, label):
     )
 
 
+def act(page, label, action):
+    """Choose an action in the menu of a class."""
+    row = row_of(page, label)
+    row.get_by_test_id("class-menu").click()
+    row.get_by_test_id(action).click()
+
+
 def rename(page, old, new):
-    row = row_of(page, old)
-    row.get_by_test_id("rename").click()
+    act(page, old, "rename")
     row = find(page, "class-row").filter(has=find(page, "rename-input"))
     row.get_by_test_id("rename-input").fill(new)
     row.get_by_test_id("rename-save").click()

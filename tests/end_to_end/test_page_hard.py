@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 
 from tests.end_to_end.page import (
     LONG,
+    act,
     ask,
     expect_classes,
     find,
@@ -16,6 +17,7 @@ from tests.end_to_end.page import (
     show,
     tab_to,
     teach,
+    teach_right,
 )
 from tests.end_to_end.process import hang_in_encode, running
 from visvm import ImageClassifier
@@ -111,13 +113,12 @@ def test_labels_are_shown_as_text_and_a_whole_session_leaves_no_error(
     result = teach(page, {image: photos["red"], "green": photos["green"]})
     expect(result).to_contain_text(image)
     assert ask(page, asked["red"])[0][0] == image
-    find(page, "wrong-label").fill(script)
-    find(page, "teach-it").click()
+    teach_right(page, script)
     expect(page.locator("#ask-note")).to_contain_text("Learned.")
     show(page, "classes")
     expect(row_of(page, image)).to_be_visible()
     rename(page, "green", "<b>green</b>")
-    row_of(page, script).get_by_test_id("forget").click()
+    act(page, script, "forget")
     expect(page.locator("dialog")).to_contain_text(f"Forget “{script}”?")
     find(page, "forget-confirm").click()
     expect(row_of(page, script)).to_have_count(0)
@@ -157,7 +158,9 @@ def test_photos_are_taught_and_asked_by_keyboard(untaught, visit, photos, asked)
     tab_to(page, "ask-input")
     find(page, "ask-input").set_input_files(asked["blue"])
     expect(find(page, "answer").first).to_be_visible()
-    tab_to(page, "wrong-label")
+    tab_to(page, "wrong")
+    press("Enter")
+    expect(find(page, "wrong-label")).to_be_focused()
     page.keyboard.type("blue")
     press("Enter")
     expect(page.locator("#ask-note")).to_contain_text("Learned.")
@@ -172,7 +175,14 @@ def test_classes_are_renamed_by_keyboard(untaught, visit, photos):
     press("ArrowRight")
     press("ArrowRight")
     expect_classes(page, "blue", "green", "red")
-    tab_to(page, "forget")
+    tab_to(page, "class-menu")
+    press("Enter")
+    expect(find(page, "rename")).to_be_focused()
+    press("Escape")
+    expect(row_of(page, "blue").get_by_test_id("class-menu")).to_be_focused()
+    press("Enter")
+    press("End")
+    expect(find(page, "forget")).to_be_focused()
     press("Enter")
     expect(find(page, "forget-cancel")).to_be_focused()
     for _ in range(8):
@@ -182,17 +192,18 @@ def test_classes_are_renamed_by_keyboard(untaught, visit, photos):
         )
     press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
-    expect(row_of(page, "blue").get_by_test_id("forget")).to_be_focused()
-    press("Shift+Tab")
+    expect(row_of(page, "blue").get_by_test_id("class-menu")).to_be_focused()
+    press("Enter")
     press("Enter")
     expect(find(page, "rename-input")).to_be_focused()
     press("Escape")
-    expect(row_of(page, "blue").get_by_test_id("rename")).to_be_focused()
+    expect(row_of(page, "blue").get_by_test_id("class-menu")).to_be_focused()
+    press("Enter")
     press("Enter")
     page.keyboard.type("navy")  # instead of the old name, which is selected
     press("Enter")
     expect_classes(page, "green", "navy", "red")
-    expect(row_of(page, "navy").get_by_test_id("rename")).to_be_focused()
+    expect(row_of(page, "navy").get_by_test_id("class-menu")).to_be_focused()
 
 
 def test_errors_are_shown_where_they_happen(untaught, visit, photos, asked, tmp_path):
@@ -234,7 +245,7 @@ def test_errors_are_shown_where_they_happen(untaught, visit, photos, asked, tmp_
     expect(find(page, "result")).to_contain_text("1 new class")
     assert ask(page, asked["red"])[0][0] == "red"
     expect(find(page, "ask-error")).to_have_count(0)
-    find(page, "teach-it").click()
+    teach_right(page, " ")
     expect(find(page, "ask-error")).to_have_text("Please type a name.")
     find(page, "ask-input").set_input_files(broken)
     expect(find(page, "ask-error")).to_contain_text("broken.png (")
@@ -273,10 +284,10 @@ def test_a_token_is_asked_for_until_it_is_the_right_one(place, visit, photos, as
         expect(reader.locator("#teach-locked")).to_contain_text("you may not change anything")
         expect(find(reader, "input-photos")).to_be_disabled()
         assert ask(reader, asked["green"])[0][0] == "green"
-        expect(find(reader, "teach-it")).to_be_hidden()
+        expect(find(reader, "wrong")).to_be_hidden()
         show(reader, "classes")
         expect_classes(reader, "green", "red")
-        expect(find(reader, "forget").first).to_be_hidden()
+        expect(find(reader, "class-menu").first).to_be_hidden()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
@@ -304,9 +315,9 @@ def test_nothing_is_too_wide_or_too_low(taught, visit, photos, asked, width, sch
     ask(page, asked["red"])
     fits()
     show(page, "classes")
-    row_of(page, "red").get_by_test_id("rename").click()
+    act(page, "red", "rename")
     fits()
-    row_of(page, "blue").get_by_test_id("forget").click()
+    act(page, "blue", "forget")
     fits()
     page.keyboard.press("Escape")
     show(page, "history")

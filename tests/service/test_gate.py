@@ -190,11 +190,15 @@ def test_its_own_names_are(taught, host):
     assert taught.get("/api/model", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("address", ["/", "/app.js", "/api/model", "/api/nothing", "/openapi.json"])
+@pytest.mark.parametrize(
+    "address",
+    ["/", "/app.js", "/fonts/text-latin.woff2", "/api/model", "/api/nothing", "/openapi.json"],
+)
 def test_every_answer_carries_the_headers_that_protect_a_browser(client, address):
     headers = client.get(address).headers
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
+    assert "microphone=()" in headers["permissions-policy"]
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
     assert headers["cache-control"] == "no-store"

@@ -62,5 +62,6 @@ def last_change(sessions: Sequence[SessionReport], events: Sequence[Event]) -> s
     if events and events[-1].after_session >= len(sessions):
         return events[-1].said
     if sessions:
-        return f"learned session {sessions[-1].session} ({sessions[-1].n_images} images)"
+        n = sessions[-1].n_images
+        return f"learned session {sessions[-1].session} ({n} {'image' if n == 1 else 'images'})"
     return None

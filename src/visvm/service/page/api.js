@@ -3,8 +3,9 @@ import { h, openDialog } from './dom.js';
 
 /**
  * @typedef {{method?: string, body?: FormData, json?: object, headers?: Record<string, string>,
- *   signal?: AbortSignal, background?: boolean}} Options
+ *   signal?: AbortSignal, background?: boolean, sent?: Sent}} Options
  *   background: nobody pressed anything, so do not insist on a token
+ * @typedef {(share: number) => void} Sent called while a body is sent, with the share that was
  * @typedef {{detail: string, code: string, status: number}} Problem
  */
 
@@ -70,13 +71,36 @@ async function newToken(used, background) {
   return asking;
 }
 
+/**
+ * Send a body and say how far it is, which `fetch` does not.
+ * @param {string} path @param {string} method @param {Headers} headers @param {FormData} body
+ * @param {Sent} sent @param {AbortSignal} [signal] @returns {Promise<Response>}
+ */
+const upload = (path, method, headers, body, sent, signal) => new Promise((resolve, reject) => {
+  const sending = new XMLHttpRequest();
+  sending.open(method, path);
+  for (const [name, value] of headers) sending.setRequestHeader(name, value);
+  sending.upload.onprogress = ({ loaded, total }) => sent(total ? loaded / total : 1);
+  sending.onload = () => {
+    const given = sending.getAllResponseHeaders().trim().split(/[\r\n]+/).filter(Boolean)
+      .map((line) => /** @type {[string, string]} */ (line.split(/:\s*(.*)/s, 2)));
+    resolve(new Response(sending.responseText, { status: sending.status, headers: given }));
+  };
+  sending.onerror = () => reject(new TypeError('no answer'));
+  sending.onabort = () => reject(new DOMException('', 'AbortError'));
+  signal?.addEventListener('abort', () => sending.abort());
+  if (signal?.aborted) sending.onabort(new ProgressEvent('abort'));
+  else sending.send(body);
+});
+
 /** @param {string} path @param {Options} options @param {string} bearer */
-async function send(path, { method = 'GET', body, json, headers, signal }, bearer) {
+async function send(path, { method = 'GET', body, json, headers, signal, sent }, bearer) {
   const all = new Headers(headers);
   if (bearer) all.set('Authorization', `Bearer ${bearer}`);
   if (json) all.set('Content-Type', 'application/json');
   const content = json ? JSON.stringify(json) : body;
   try {
+    if (body && sent) return await upload(path, method, all, body, sent, signal);
     return await fetch(path, { method, headers: all, body: content, signal, cache: 'no-store' });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;

@@ -4,8 +4,11 @@ import { askView } from './ask.js';
 import { classesView } from './classes.js';
 import { $, h, messageOf, roving } from './dom.js';
 import { historyView } from './history.js';
-import { onModel, pollModel, refreshModel } from './model.js';
+import { openKeeps } from './keeps.js';
+import { menuButton } from './menu.js';
+import { model, onModel, pollModel, refreshModel } from './model.js';
 import { teachView } from './teach.js';
+import { canUndo, undoLast } from './undo.js';
 import { classes, photos } from './words.js';
 
 /**
@@ -100,11 +103,20 @@ const open = (tab) => {
 };
 const tabs = $('tabs');
 tabs.addEventListener('click', ({ target }) => {
-  if (target instanceof Element && target.matches('[role=tab]')) open(target);
+  const tab = target instanceof Element && target.closest('[role=tab]'); // not the icon in it
+  if (tab) open(tab);
 });
 roving(tabs, '[role=tab]', open);
 addEventListener('hashchange', showView);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) connect(true); });
+/** What is wanted from every view. @returns {import('./menu.js').Choice[]} */
+const moreChoices = () => [
+  ...(model() && canUndo()
+    ? [{ text: 'Undo the last change…', testid: 'menu-undo', run: undoLast }] : []),
+  { text: 'What this browser keeps…', testid: 'menu-keeps', run: openKeeps },
+];
+$('more').append(menuButton('More', 'more', moreChoices).place);
+$('keeps').addEventListener('click', openKeeps);
 listenForDrops();
 onModel(showModel);
 showView();

@@ -57,15 +57,11 @@ function drawSteps(sessions, x, { y, group }) {
   );
 }
 
-/** @param {Session[]} sessions @param {Scale} x @param {Panel} panel */
+/** @param {Session[]} sessions, some of them tested @param {Scale} x @param {Panel} panel */
 function drawAccuracy(sessions, x, { y, group }) {
   const points = sessions.flatMap(({ test }, i) =>
-    (test ? [{ x: x(i + 0.5), y: y(100 * test.accuracy), share: test.accuracy }] : []));
-  const last = points.at(-1);
-  if (!last) {
-    group.append(middle(x(sessions.length / 2), y(50) - 10, 'No test photos yet'));
-    return;
-  }
+    (test?.n ? [{ x: x(i + 0.5), y: y(100 * test.accuracy), share: test.accuracy }] : []));
+  const last = points[points.length - 1];
   const room = x(1) - x(0);
   const dot = room < 8 ? { class: 'dot tiny', r: 1.5 } : { class: 'dot', r: room < 14 ? 2.5 : 4 };
   const line = points.map((point) => `${point.x} ${point.y}`).join('L');
@@ -108,10 +104,12 @@ export function drawChart(sessions, width, words) {
   const share = (/** @type {number} */ mark) => `${mark} %`;
   const below = panel('Accuracy on test photos', [0, 50, 100], share, second, width);
   drawSteps(sessions, x, above);
-  drawAccuracy(sessions, x, below);
-  const height = second + PANEL + 44;
+  const tested = sessions.some(({ test }) => test?.n);
+  if (tested) drawAccuracy(sessions, x, below);
+  const bottom = (tested ? second : TOP) + PANEL;
+  const height = bottom + 44;
   const box = { viewBox: `0 0 ${width} ${height}`, width, height };
   return svg('svg', { ...box, role: 'img', 'aria-label': words, testid: 'history-chart' },
-    above.group, below.group, ...foot(sessions, x, second + PANEL),
+    above.group, ...(tested ? [below.group] : []), ...foot(sessions, x, bottom),
     middle(x(sessions.length / 2), height - 4, 'Times it learned'));
 }

@@ -1,12 +1,17 @@
-// Classes: what is known; rename, forget, take photos out, download.
+// Classes: what is known, with small pictures; rename, forget, take photos out, download.
 import { change, request, token } from './api.js';
 import {
   $, announce, ErrorLine, field, focusIsLost, h, inOrder, messageOf, openDialog,
 } from './dom.js';
 import { Cancelled, runJob } from './jobs.js';
 import { removeKept, renameKept } from './kept.js';
+import { menuButton } from './menu.js';
 import { isKnown, knownModel, labelOf, labelProblem, onModel, refreshModel } from './model.js';
 import { isPhoto, messageWithNames, photoForm } from './photos.js';
+import {
+  loadPictures, onPictures, picturesOf, picturesWanted, removePictures, renamePictures,
+  wantPictures,
+} from './pictures.js';
 import { bytes, number, photos } from './words.js';
 
 /**
@@ -17,6 +22,7 @@ import { bytes, number, photos } from './words.js';
 
 /** @type {Map<string, Row>} */
 const rows = new Map();
+let shownBefore = false;
 
 /** The row of one class. */
 class Row {
@@ -29,27 +35,36 @@ class Row {
     this.n = 0;
     this.error = new ErrorLine(`class-error-${Row.made}`);
     this.name = h('span', { class: 'class-name', testid: 'class-name' }, label);
+    this.pictures = h('span', { class: 'pictures', 'aria-hidden': 'true', testid: 'class-pictures' });
+    this.line = h('div', { class: 'class-line' }, this.pictures, this.name);
     this.place = h('div', { class: 'row-place' });
-    this.count = h('td', { role: 'cell', class: 'number', testid: 'class-count' });
-    this.renameButton = this.button('Rename', 'rename', () => this.edit());
-    this.actions = h('div', { class: 'row' }, this.renameButton,
-      this.button('Forget', 'forget', () => this.forget()));
+    this.number = h('span', { testid: 'class-count' });
+    this.share = h('span', { class: 'share', 'aria-hidden': 'true' });
+    const { place, button } = menuButton(`Actions for ${label}`, 'class-menu', () => [
+      { text: 'Rename', testid: 'rename', run: () => this.edit() },
+      { text: 'Take photos out…', testid: 'take-out', run: () => this.takeOut() },
+      { text: 'Forget…', testid: 'forget', grave: true, run: () => this.forget() },
+    ]);
+    this.menu = button;
+    this.actions = place;
     this.tr = h('tr', { role: 'row', testid: 'class-row' },
-      h('td', { role: 'cell', class: 'name-cell' }, this.name, this.place), this.count,
+      h('td', { role: 'cell', class: 'name-cell' }, this.line, this.place),
+      h('td', { role: 'cell', class: 'number' }, this.number, this.share),
       h('td', { role: 'cell', class: 'actions' }, this.actions));
+    this.showPictures();
   }
 
-  /** @param {string} word @param {string} testid @param {() => void} onclick */
-  button(word, testid, onclick) {
-    const label = `${word} ${this.label}`;
-    return h('button',
-      { type: 'button', class: 'quiet', testid, 'aria-label': label, onclick }, word);
-  }
-
-  /** @param {number} n */
-  show(n) {
+  /** @param {number} n @param {number} most photos of any class */
+  show(n, most) {
     this.n = n;
-    this.count.textContent = number(n);
+    this.number.textContent = number(n);
+    this.share.style.setProperty('--share', String(100 * n / Math.max(1, most)));
+  }
+
+  showPictures() {
+    this.pictures.replaceChildren(...picturesOf(this.label).map((src) =>
+      h('img', { src, alt: '', width: 44, height: 44 })));
+    this.pictures.hidden = !this.pictures.children.length;
   }
 
   /** The name becomes a field. */
@@ -66,7 +81,7 @@ class Row {
     });
     form.addEventListener('keydown', (event) => { if (event.key === 'Escape') this.closeEdit(); });
     this.busy(true);
-    this.name.hidden = true;
+    this.line.hidden = true;
     this.place.replaceChildren(form);
     input.focus();
     input.select();
@@ -75,9 +90,9 @@ class Row {
   closeEdit() {
     this.error.clear();
     this.place.replaceChildren();
-    this.name.hidden = false;
+    this.line.hidden = false;
     this.busy(false);
-    this.renameButton.focus();
+    this.menu.focus();
   }
 
   /** @param {boolean} on */
@@ -108,9 +123,10 @@ class Row {
       (_, key) => change('api/classes/rename', key, { json }));
     if (!renamed) return;
     await renameKept(this.label, label).catch(() => {});
+    await renamePictures(this.label, label).catch(() => {});
     announce(merge ? `${this.label} and ${label} are one class now.`
       : `${this.label} is now called ${label}.`, true);
-    rows.get(label)?.renameButton.focus();
+    rows.get(label)?.menu.focus();
   }
 
   async forget() {
@@ -122,11 +138,13 @@ class Row {
       (_, key) => change('api/classes/forget', key, { json: { label: this.label } }));
     if (!forgotten) return;
     await removeKept(this.label).catch(() => {});
+    await removePictures(this.label).catch(() => {});
     announce(`${this.label} is forgotten.`, true);
     restoreFocus();
   }
 
   async takeOut() {
+    this.error.clear();
     const files = await pickPhotos(this.label);
     if (!files) return;
     const items = files.map((file) => ({ file, label: this.label }));
@@ -145,7 +163,7 @@ class Row {
    * @template R @param {string} title @param {Start<R>} start @param {Item[]} items that are sent
    */
   async change(title, start, items = []) {
-    this.name.hidden = false;
+    this.line.hidden = false;
     this.place.replaceChildren();
     this.busy(true);
     try {
@@ -156,7 +174,7 @@ class Row {
       return null;
     } finally {
       this.busy(false);
-      if (focusIsLost()) this.renameButton.focus();
+      if (focusIsLost()) this.menu.focus();
     }
   }
 }
@@ -236,12 +254,15 @@ function filter() {
 /** @param {import('./model.js').Model} now */
 function showModel(now) {
   const labels = new Set(now.classes.map(({ label }) => label));
+  const most = Math.max(0, ...now.classes.map(({ n_images: n }) => n));
   for (const label of rows.keys()) if (!labels.has(label)) rows.delete(label);
   for (const { label, n_images: n } of now.classes) {
     const row = rows.get(label) ?? new Row(label);
+    row.tr.classList.toggle('fresh', shownBefore && !rows.has(label));
     rows.set(label, row);
-    row.show(n);
+    row.show(n, most);
   }
+  shownBefore = true;
   const sorted = [...rows.values()].sort((a, b) => inOrder(a.label, b.label));
   arrange($('class-rows'), sorted.map(({ tr }) => tr));
   $('class-table').hidden = !labels.size;
@@ -250,6 +271,7 @@ function showModel(now) {
   $('classes-locked').textContent = 'You can look at the classes, but not change them.';
   $('classes-empty').hidden = labels.size > 0;
   $('filter-field').hidden = labels.size <= 10;
+  $('class-tools').hidden = !labels.size;
   $('download-place').hidden = !now.n_bytes || !now.can_write;
   $('model-size').textContent = bytes(now.n_bytes);
   filter();
@@ -274,6 +296,21 @@ async function download(event) {
 export function classesView() {
   $('class-filter').addEventListener('input', filter);
   $('download').addEventListener('click', download);
-  onModel(showModel);
+  const wanted = field('pictures');
+  const showPictures = () => {
+    wanted.checked = picturesWanted();
+    for (const row of rows.values()) row.showPictures();
+  };
+  wanted.addEventListener('change', () => wantPictures(wanted.checked).then(() => announce(
+    wanted.checked ? 'Photos that you teach here get small pictures from now on.'
+      : 'The small pictures are removed.', true),
+  () => announce('This browser has no room for pictures.', true)).finally(showPictures));
+  onPictures(showPictures);
+  let name = '';
+  onModel((now) => {
+    showModel(now);
+    if (name !== now.name) loadPictures().catch(showPictures);
+    name = now.name;
+  });
   return {};
 }

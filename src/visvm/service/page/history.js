@@ -1,13 +1,13 @@
 // History: a chart and a time line of everything that was learned.
-import { change } from './api.js';
 import { drawChart } from './chart.js';
-import { $, announce, ErrorLine, h, messageOf, openDialog } from './dom.js';
-import { Cancelled, runJob } from './jobs.js';
-import { history, knownModel, onModel } from './model.js';
+import { $, ErrorLine, h, messageOf } from './dom.js';
+import { history, onModel } from './model.js';
+import { undoLast } from './undo.js';
 import { classes, percent, photos, some, testWords } from './words.js';
 
 /** @typedef {import('./model.js').Session} Session */
 
+const EACH = 'Each time it learned or was changed, from the newest to the first.';
 const error = new ErrorLine('history-error-line');
 const date = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 /** @type {Session[]} */
@@ -29,7 +29,7 @@ function item({ learned_at: at, new_classes: fresh, returning_classes: known, ..
 }
 
 /** @param {import('./model.js').Event} event */
-const eventItem = ({ at, said }) => h('li', { testid: 'history-event' },
+const eventItem = ({ at, said }) => h('li', { class: 'changed', testid: 'history-event' },
   h('time', { datetime: at, class: 'muted small' }, date.format(new Date(at))),
   h('p', { class: 'what' }, said.charAt(0).toUpperCase() + said.slice(1)));
 
@@ -40,25 +40,6 @@ function items() {
   return all.sort((a, b) => a.at - b.at).map(({ made }) => made);
 }
 
-async function undo() {
-  const now = knownModel();
-  error.clear();
-  const answer = await openDialog({
-    title: 'Undo the last change?',
-    body: [h('p', {}, `It ${now.can_undo}. It will be as it was before. This cannot be undone.`)],
-    actions: [{ text: 'Undo it', value: 'undo', kind: 'danger', testid: 'undo-confirm' }],
-  });
-  if (!answer) return;
-  const json = { revision: now.revision };
-  try {
-    await runJob($('undo-jobs'), 'Undoing the last change',
-      (_, key) => change('api/undo', key, { json }));
-    announce('The last change is undone.', true);
-  } catch (failure) {
-    if (!(failure instanceof Cancelled)) error.show($('history-error'), messageOf(failure));
-  }
-}
-
 /** What the chart shows, in words. */
 function caption() {
   const [first, last] = [sessions[0].n_classes, sessions[sessions.length - 1].n_classes];
@@ -67,7 +48,8 @@ function caption() {
     : `It learned ${sessions.length} times: ${classes(first)} after the first, ${last} after `
       + 'the last.';
   if (!shares.length) {
-    return `${known} There is no accuracy yet: keep every fifth photo for testing when you teach.`;
+    return `${known} To see how often it is right, keep every fifth photo for testing when you `
+      + 'teach.';
   }
   const now = shares[shares.length - 1];
   const change = shares.length > 1 ? `${shares[0]} at first, ${now} at last` : now;
@@ -76,14 +58,17 @@ function caption() {
 
 function draw() {
   width = $('history-chart').clientWidth;
-  if (!width || !sessions.length) return;
+  if (!width || sessions.length < 2) return;
   $('history-chart').replaceChildren(drawChart(sessions, width, caption()));
 }
 
 function show() {
   $('history-empty').hidden = sessions.length > 0;
-  $('history-figure').hidden = !sessions.length;
-  $('history-caption').textContent = sessions.length ? caption() : '';
+  // one point is no line: a sentence says more
+  const line = sessions.length > 1;
+  $('history-figure').hidden = !line;
+  $('history-caption').textContent = line ? caption() : '';
+  $('history-sentence').textContent = sessions.length === 1 ? caption() : EACH;
   $('history-list').replaceChildren(...items().reverse());
   draw();
 }
@@ -103,7 +88,7 @@ async function load() {
 
 /** Set the view up. @returns {import('./app.js').View} */
 export function historyView() {
-  $('undo').addEventListener('click', undo);
+  $('undo').addEventListener('click', undoLast);
   onModel((now) => {
     $('undo-place').hidden = !now.can_undo || !now.can_write;
     $('undo-what').textContent = now.can_undo ? `It ${now.can_undo}.` : '';

@@ -4,7 +4,7 @@ import {
 } from './api.js';
 import { announce, h, messageOf } from './dom.js';
 import { refreshModel } from './model.js';
-import { duration, jobWords } from './words.js';
+import { doneWords, duration, jobWords, leftWords } from './words.js';
 
 /** @typedef {import('./model.js').Session} Session */
 /**
@@ -14,7 +14,11 @@ import { duration, jobWords } from './words.js';
  *   problem: import('./api.js').Problem|null}} Job
  */
 /** @typedef {ReturnType<typeof progressCard>} Card */
-/** @template R @typedef {(signal: AbortSignal, key: string) => Promise<Job<R>>} Start */
+/** @typedef {import('./api.js').Sent} Sent */
+/**
+ * @template R
+ * @typedef {(signal: AbortSignal, key: string, sent: Sent) => Promise<Job<R>>} Start
+ */
 
 const RESTARTED = 'The server was restarted before this was finished. Please try again.';
 /** @param {Job<unknown>} job */
@@ -87,53 +91,97 @@ async function follow(job, show) {
 }
 
 /** Send photos to learn. @param {FormData} body @param {AbortSignal} signal @param {string} key
- * @returns {Promise<Job<Session>>} */
-export const learnPhotos = (body, signal, key) => change('api/learn', key, { body, signal });
+ * @param {Sent} sent @returns {Promise<Job<Session>>} */
+export const learnPhotos = (body, signal, key, sent) =>
+  change('api/learn', key, { body, signal, sent });
 
 /**
  * Start a job, and once more where no answer came: the server may have stopped between making the
  * change and saying so, and then it only tells how it ended.
- * @template R @param {Start<R>} start @param {AbortSignal} signal
+ * @template R @param {Start<R>} start @param {AbortSignal} signal @param {Sent} sent
  */
-async function begin(start, signal) {
+async function begin(start, signal, sent) {
   const key = newKey();
   try {
-    return await start(signal, key);
+    return await start(signal, key, sent);
   } catch (error) {
     if (codeOf(error) !== NO_ANSWER) throw error;
     await sleep(1);
-    return start(signal, key);
+    return start(signal, key, sent);
   }
 }
 
-/** @param {string} title */
-function progressCard(title) {
+/**
+ * How long a stage still takes, by how long it took so far; says nothing at its beginning.
+ * @returns {(stage: string, share: number) => string}
+ */
+function estimating() {
+  let [of, since, first] = ['', 0, 0];
+  return (stage, share) => {
+    const now = Date.now();
+    if (stage !== of) [of, since, first] = [stage, now, share];
+    const [took, done] = [(now - since) / 1000, share - first];
+    if (took < 1.5 || done < 0.05 || share >= 1) return '';
+    return leftWords(took / done * (1 - share));
+  };
+}
+
+/** The parts of a card that shows how far a job is. @param {string} title */
+function progressParts(title) {
   const words = h('span', {}, 'Sending');
   const time = h('span', { class: 'muted time', 'aria-hidden': 'true' }, '0 s');
   const meter = h('progress', { max: 1, 'aria-label': title });
   const cancel = h('button', { type: 'button', testid: 'cancel' }, 'Cancel');
+  const done = h('ul', { class: 'job-done small' });
   const card = h('div', { class: 'card job', tabindex: -1, role: 'group', 'aria-label': title,
     testid: 'progress' }, h('p', { class: 'job-title' }, title), meter,
-  h('p', { class: 'job-words' }, words, time), cancel);
-  const begun = Date.now();
-  const timer = setInterval(() => {
-    time.textContent = duration(Math.round((Date.now() - begun) / 1000));
-  }, 1000);
+  h('p', { class: 'job-words' }, words, time), done, cancel);
+  return { words, time, meter, cancel, done, card };
+}
+
+/** @param {string} title */
+function progressCard(title) {
+  const { words, time, meter, cancel, done, card } = progressParts(title);
+  const [begun, left] = [Date.now(), estimating()];
+  let [now, since, hint] = ['', begun, ''];
+  const tick = () => {
+    const seconds = Math.round((Date.now() - begun) / 1000);
+    time.textContent = [hint, duration(seconds)].filter(Boolean).join(' · ');
+  };
+  const timer = setInterval(tick, 1000);
+  /** @param {string} stage @param {number|null} share null where nobody knows */
+  const move = (stage, share) => {
+    if (stage !== now) {
+      const past = doneWords(now);
+      const took = (Date.now() - since) / 1000;
+      if (past) done.append(h('li', {}, `${past}, ${duration(took)}`));
+      [now, since] = [stage, Date.now()];
+    }
+    hint = share === null ? '' : left(stage, share);
+    if (share === null) meter.removeAttribute('value');
+    else meter.value = share;
+    tick();
+  };
   let spoken = '';
   /** @param {Job<unknown>} job */
   const show = (job) => {
     words.textContent = jobWords(job);
-    if (job.state === 'running' && job.total > 1) meter.value = job.done / job.total;
-    else meter.removeAttribute('value');
+    const counts = job.state === 'running' && job.total > 1 && job.done > 0;
+    move(job.state === 'running' ? job.stage : now, counts ? job.done / job.total : null);
     const stage = `${job.state} ${job.stage} ${job.ahead}`;
     if (stage !== spoken && !ended(job)) announce(jobWords({ ...job, total: 1 }));
     spoken = stage;
+  };
+  /** @param {number} share */
+  const sent = (share) => {
+    words.textContent = share < 1 ? `Sending: ${Math.floor(share * 100)} %` : 'Sent';
+    move('sending', share < 1 ? share : null);
   };
   const close = () => {
     clearInterval(timer);
     card.remove();
   };
-  return { card, cancel, words, show, close };
+  return { card, cancel, words, show, sent, close };
 }
 
 /**
@@ -168,9 +216,10 @@ function resultOf(job) {
  * Start a job, show its progress in `host` and wait for its end.
  * @template R
  * @param {Element} host @param {string} title @param {Start<R>} start
+ * @param {(job: Job<R>) => void} [begun] called once the server has taken it
  * @returns {Promise<R>} the job's result; throws Cancelled or ApiError otherwise
  */
-export async function runJob(host, title, start) {
+export async function runJob(host, title, start, begun = () => {}) {
   const view = progressCard(title);
   const upload = new AbortController();
   /** @type {Job<R>|null} */
@@ -179,7 +228,8 @@ export async function runJob(host, title, start) {
   host.prepend(view.card);
   view.card.focus();
   try {
-    job = await begin(start, upload.signal);
+    job = await begin(start, upload.signal, view.sent);
+    begun(job);
     view.show(job);
     job = await follow(job, view.show);
     const result = resultOf(job);

@@ -1,4 +1,5 @@
 // Test photos that stay in this browser (IndexedDB), by model and class.
+import { inStore } from './database.js';
 import { isKnown, knownModel, model } from './model.js';
 
 /**
@@ -11,42 +12,14 @@ const MOST = 200; // sent with every session
 /** @type {Kept[]} */
 let photos = [];
 let loaded = '';
-/** @type {Promise<IDBDatabase>|undefined} */
-let opened;
 /** @type {(() => void)[]} */
 const listeners = [];
 
-/** @returns {Promise<IDBDatabase>} */
-function database() {
-  const opening = indexedDB.open('visvm', 1);
-  opening.onupgradeneeded = () => opening.result
-    .createObjectStore('test-photos', { keyPath: 'id', autoIncrement: true })
-    .createIndex('model', 'model');
-  return new Promise((resolve, reject) => {
-    opening.onsuccess = () => resolve(opening.result);
-    opening.onerror = () => reject(opening.error);
-  });
-}
-
-/** @param {IDBTransaction} transaction @returns {Promise<void>} */
-const finished = (transaction) => new Promise((resolve, reject) => {
-  transaction.oncomplete = () => resolve();
-  transaction.onerror = transaction.onabort = () => reject(transaction.error);
-});
-
-/**
- * Do one thing with the store, wait until it is on disk, and read the model's photos anew.
- * @param {(store: IDBObjectStore, name: string) => void} work
- */
+/** Do one thing with the store, and read the model's photos anew.
+ * @param {(store: IDBObjectStore, name: string) => void} work */
 async function change(work) {
   const { name } = knownModel();
-  opened ??= database();
-  const transaction = (await opened).transaction('test-photos', 'readwrite');
-  const store = transaction.objectStore('test-photos');
-  work(store, name);
-  const reading = store.index('model').getAll(name);
-  await finished(transaction);
-  photos = reading.result;
+  photos = await inStore('test-photos', name, (store) => work(store, name));
   loaded = name;
   for (const listener of listeners) listener();
 }

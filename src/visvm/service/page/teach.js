@@ -1,5 +1,6 @@
 // Teach: gather photos in groups, name them, learn them.
 import { codeOf, JOB_UNKNOWN, post } from './api.js';
+import { offerCamera } from './camera.js';
 import { checkCard } from './check.js';
 import {
   $, announce, ErrorLine, field, find, focusIsLost, h, openDialog, roving,
@@ -7,8 +8,12 @@ import {
 import { Cancelled, learnPhotos, runJob } from './jobs.js';
 import { keep, kept, keptFor, loadKept, onKept, removeKept } from './kept.js';
 import { knownModel, labelOf, labelProblem, model, onModel } from './model.js';
-import { fromDrop, fromInput, messageWithNames, photoForm, thumbnail, toGroups } from './photos.js';
-import { bytes, classes, count, learnWords, number, photos, some, testWords } from './words.js';
+import {
+  fromDrop, fromInput, isPhoto, messageWithNames, photoForm, thumbnail, toGroups,
+} from './photos.js';
+import { remember } from './pictures.js';
+import { forgetJob, forgetResult, keepJob, lastJob, lastResult, resultCard } from './result.js';
+import { bytes, classes, count, number, photos, some } from './words.js';
 
 /** @typedef {import('./kept.js').Labelled} Labelled */
 
@@ -43,12 +48,12 @@ class Group {
     this.more = h('p', { class: 'muted small' });
     this.field = h('div', { class: 'field' },
       h('label', { for: id }, 'What do these photos show?'), this.input);
-    this.card = h('section',
-      { class: 'card group', 'aria-labelledby': `${id}-count`, testid: 'group' },
+    this.card = h('div',
+      { class: 'card group', role: 'group', 'aria-labelledby': `${id}-count`, testid: 'group' },
       h('div', { class: 'group-head' }, this.field, this.count,
         h('button', { type: 'button', class: 'quiet', testid: 'group-remove',
           onclick: () => this.remove() }, 'Remove all')),
-      this.tiles, this.more);
+      this.tiles, h('div', { class: 'group-foot' }, this.adder(), this.more));
     roving(this.tiles, 'button');
     this.tiles.addEventListener('click', ({ target }) => {
       const tile = target instanceof Element && target.closest('button')?.closest('li');
@@ -58,6 +63,19 @@ class Group {
   }
 
   get label() { return labelOf(this.input); }
+
+  /** More photos of the same. */
+  adder() {
+    const input = h('input', { type: 'file', multiple: true, class: 'visually-hidden',
+      accept: field('teach-photos').accept, testid: 'group-add' });
+    input.addEventListener('change', () => {
+      for (const file of [...input.files ?? []].filter(isPhoto)) this.files.push(file);
+      input.value = '';
+      this.show();
+      update();
+    });
+    return h('label', { class: 'button quiet' }, input, 'Add more of these');
+  }
 
   /** Fill up the tiles to the first sixty and show the numbers. */
   show() {
@@ -188,21 +206,6 @@ function tooMuch(items, tests) {
   return size > most ? `${these}, ${bytes(size)}. ${takes(bytes(most))}` : '';
 }
 
-/** @param {import('./model.js').Session} result @param {string[]} notes */
-function resultCard(result, notes) {
-  const { new_classes: fresh } = result;
-  const close = h('button',
-    { type: 'button', class: 'quiet', onclick: () => card.remove() }, 'Close');
-  const sentence = [learnWords(result), testWords(result.test)].filter(Boolean).join(' ');
-  const card = h('div', { class: 'card result', tabindex: -1, testid: 'result' },
-    h('h3', {}, 'Learned'), h('p', {}, sentence),
-    fresh.length ? h('p', { class: 'muted small' }, `New: ${some(fresh, 12)}`) : null,
-    notes.length ? h('ul', { class: 'small' }, ...notes.map((note) => h('li', {}, note))) : null,
-    h('div', { class: 'row' }, h('a', { class: 'button', href: '#ask' }, 'Try it'), close));
-  announce(`Learned. ${sentence}`, $('panel-teach').hidden);
-  return card;
-}
-
 /** @param {Labelled[]} tests @returns {Promise<string[]>} what to say if they could not be kept */
 async function keepTests(tests) {
   if (!tests.length) return [];
@@ -252,11 +255,11 @@ async function check() {
     error.show($('teach-bar-error'), problem);
     return;
   }
-  for (const old of $('teach-jobs').querySelectorAll('.result')) old.remove();
+  removeResults();
   try {
     /** @type {import('./check.js').Check} */
     const found = await runJob($('teach-jobs'), `Checking ${photos(items.length)}`,
-      (signal) => post('api/check', { body: photoForm(items), signal }));
+      (signal, _, sent) => post('api/check', { body: photoForm(items), signal, sent }));
     const card = checkCard(found, items, fix);
     $('teach-jobs').prepend(card);
     card.focus();
@@ -280,12 +283,15 @@ async function learn() {
   const taken = groups;
   groups = [];
   $('teach-groups').replaceChildren();
-  for (const old of $('teach-jobs').querySelectorAll('.result')) old.remove();
+  removeResults();
   update();
   const labels = some([...new Set(taken.map(({ label }) => label))], 4);
+  const title = `Learning ${photos(items.length)}: ${labels}`;
   try {
-    const result = await runJob($('teach-jobs'), `Learning ${photos(items.length)}: ${labels}`,
-      (signal, key) => learnPhotos(photoForm(items, all), signal, key));
+    const result = await runJob($('teach-jobs'), title,
+      (signal, key, sent) => learnPhotos(photoForm(items, all), signal, key, sent),
+      ({ id }) => keepJob(title, id));
+    remember(items).catch(() => {});
     const card = resultCard(result, [...result.notes, ...await keepTests(tests)]);
     $('teach-jobs').prepend(card);
     if (focusIsLost()) card.focus();
@@ -293,7 +299,32 @@ async function learn() {
     const restarted = codeOf(failure) === JOB_UNKNOWN;
     const message = restarted ? RESTARTED : messageWithNames(failure, items, all);
     giveBack(taken, failure instanceof Cancelled ? '' : message);
+  } finally {
+    forgetJob();
   }
+}
+
+/** What this tab learned, or was learning, before it was loaded anew. */
+async function restore() {
+  const card = lastResult();
+  if (card) $('teach-jobs').append(card);
+  const job = lastJob();
+  if (!job) return;
+  try {
+    const result = await runJob($('teach-jobs'), job.title, job.start);
+    removeResults();
+    $('teach-jobs').append(resultCard(result, result.notes));
+  } catch (failure) {
+    if (failure instanceof Cancelled || codeOf(failure) === JOB_UNKNOWN) return;
+    error.show($('teach-bar-error'), messageWithNames(failure, []));
+  } finally {
+    forgetJob();
+  }
+}
+
+function removeResults() {
+  forgetResult();
+  for (const old of $('teach-jobs').querySelectorAll('.result')) old.remove();
 }
 
 /**
@@ -336,9 +367,13 @@ function showModel(now) {
   const why = now.can_learn ? 'you may not change anything' : 'it can no longer learn';
   locked.textContent = `You can ask about photos here, but ${why}.`;
   $('teach-hint').hidden = now.classes.length > 0 || !locked.hidden;
-  for (const id of ['teach-photos', 'teach-folder', 'keep-test']) {
+  const first = !$('teach-hint').hidden;
+  $('teach-lead').hidden = first;
+  $('teach-title').textContent = first ? 'Start with two things' : 'Show it something new';
+  for (const id of ['teach-photos', 'teach-folder', 'teach-capture-input', 'keep-test']) {
     field(id).disabled = !locked.hidden;
   }
+  find('teach-camera', HTMLButtonElement).disabled = !locked.hidden;
   update();
 }
 
@@ -350,14 +385,19 @@ export function teachView() {
       input.value = '';
     });
   }
+  offerCamera('teach', (files) => gather(files.map((file) => ({ file, path: file.name }))));
   $('learn').addEventListener('click', learn);
   $('check').addEventListener('click', check);
   $('kept-remove').addEventListener('click', removeTests);
   onKept(showKept);
+  addEventListener('beforeunload', (event) => { if (groups.length) event.preventDefault(); });
   let name = '';
   onModel((now) => {
     showModel(now);
-    if (name !== now.name) loadKept().catch(() => {});
+    if (name !== now.name) {
+      loadKept().catch(() => {});
+      restore();
+    }
     name = now.name;
   });
   return {

@@ -16,6 +16,17 @@ const STAGES = {
   'waiting for another program': 'Waiting for another program that is changing the model',
 };
 
+/** @type {Record<string, string>} */
+const DONE = {
+  sending: 'Sent',
+  encoding: 'Looked at them',
+  'encoding test images': 'Looked at test photos',
+  'choosing λ and blocks': 'Found out what to look for',
+  learning: 'Learned',
+  checking: 'Looked for mistakes',
+  calibrating: 'Found out how sure it can be',
+};
+
 /** A whole number with its commas. @param {number} n */
 export const number = (n) => n.toLocaleString('en');
 
@@ -37,6 +48,14 @@ export function percent(share) {
 export function duration(seconds) {
   if (seconds < 60) return `${Number(seconds.toFixed(1))} s`;
   return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+}
+
+/** How much longer something takes, roughly, as nobody can know it. @param {number} seconds */
+export function leftWords(seconds) {
+  if (seconds < 1.5) return 'almost done';
+  if (seconds < 10) return `about ${Math.round(seconds)} s left`;
+  if (seconds < 90) return `about ${Math.ceil(seconds / 5) * 5} s left`;
+  return `about ${Math.round(seconds / 60)} min left`;
 }
 
 /** 1234567 as "1.23 MB" @param {number} n */
@@ -61,6 +80,9 @@ export function jobWords(job) {
   const word = STAGES[job.stage] ?? (job.stage || 'Starting');
   return job.total > 1 ? `${word}: ${job.done} of ${job.total}` : word;
 }
+
+/** What a job has done, by its stage: short, for a list. @param {string} stage */
+export const doneWords = (stage) => DONE[stage] ?? '';
 
 /** The sentence of a test, or "" without one. @param {import('./model.js').Test|null} test */
 export function testWords(test) {
