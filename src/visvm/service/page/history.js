@@ -25,7 +25,8 @@ function item({ learned_at: at, new_classes: fresh, returning_classes: known, ..
     h('time', { datetime: at, class: 'muted small' }, date.format(new Date(at))),
     h('p', { class: 'what' }, fresh.length ? `New: ${some(fresh, 20)}` : more),
     fresh.length && known.length ? h('p', {}, more) : null,
-    h('p', { class: 'muted small' }, [numbers, testWords(session.test), ...session.notes].join(' ')));
+    ...[numbers, testWords(session.test), ...session.notes].filter(Boolean)
+      .map((words) => h('p', { class: 'muted small' }, words)));
 }
 
 /** @param {import('./model.js').Event} event */
@@ -52,7 +53,7 @@ function caption() {
       + 'teach.';
   }
   const now = shares[shares.length - 1];
-  const change = shares.length > 1 ? `${shares[0]} at first, ${now} at last` : now;
+  const change = shares.length > 1 ? `${shares[0]} at first, ${now} now` : now;
   return `${known} Accuracy on test photos: ${change}.`;
 }
 
