@@ -276,6 +276,16 @@ def test_unreadable_files_can_be_skipped(make, place, spoiled):
     assert len(model.evaluate(spoiled, skip_unreadable=True).skipped) == 3
 
 
+def test_what_is_exported_names_no_file_that_was_skipped(make, spoiled, tmp_path):
+    model = make()
+    model.learn(spoiled, skip_unreadable=True)
+    model.export(tmp_path / "small.visvm")
+    model.save_pretrained(tmp_path / "shared")
+    for path in (tmp_path / "small.visvm", *(tmp_path / "shared").iterdir()):
+        assert b"cut.png" not in path.read_bytes()
+    assert len(model.history_[0]["skipped"]) == 3
+
+
 def test_a_skipped_file_of_any_name_can_be_saved(make, place, tmp_path):
     strange = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))
     strange.write_bytes(b"")

@@ -97,3 +97,17 @@ def test_steps_say_what_lift_computes_and_whether_it_is_ever_negative(n_componen
         lifted = compute[operator](lifted, *(() if constant is None else (constant,)))
     assert lifted == pytest.approx(kernel_map.lift(fused))
     assert kernel_map.nonnegative == (lifted.min() >= 0.0)
+
+
+def test_the_features_of_one_image_can_be_computed_from_what_comes_back():
+    """What SECURITY.md says of exports: the mean of a class of one image hides nothing."""
+    kernel_map, u = KernelMap(8, 300, 0), np.random.default_rng(1).normal(size=8)
+    back = kernel_map.recovered(kernel_map.lift(u[None]))[0]
+    found = back
+    for _ in range(20):  # Newton
+        along = kernel_map.matrix * (found @ kernel_map.matrix > 0.0)
+        slope = kernel_map.back_scale * along @ kernel_map.matrix.T
+        missing = kernel_map.recovered(kernel_map.lift(found[None]))[0] - back
+        found = found - np.linalg.solve(slope, missing)
+    assert np.abs(back - u).max() > 0.05
+    assert found == pytest.approx(u, abs=1e-12)

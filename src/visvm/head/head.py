@@ -256,11 +256,9 @@ class Head:
 
     def recovered(self, X: Features) -> Array:
         """Return the features again from φ, (n, d), of layer features, (n, n_inputs)."""
-        lift = self.settled.lift
-        features = np.empty((len(X), lift.kernel_map.n_inputs))
-        for rows in memory.chunks(len(X), lift.width):
-            features[rows] = lift.kernel_map.recovered(lift(X[rows]))
-        return features
+        lift, back = self.settled.lift, self.settled.lift.kernel_map.recovered
+        parts = (back(lift(X[rows])) for rows in memory.chunks(len(X), lift.width))
+        return np.vstack([np.empty((0, lift.kernel_map.n_inputs)), *parts])
 
     def holds(self, X: Features) -> NDArray[np.bool_] | None:
         """Return which samples, (n, n_inputs), are in the sums, to rounding, (n,).
