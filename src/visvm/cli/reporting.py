@@ -14,7 +14,7 @@ from visvm.model import undo
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event, last_change
 from visvm.model.file import read_header
-from visvm.model.formats import percent
+from visvm.model.formats import counted, percent
 from visvm.model.header import report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import (
@@ -28,17 +28,6 @@ from visvm.model.sites import SiteStatistics
 
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
-
-
-def counted(n: int, what: str) -> str:
-    """Return so many of something.
-
-    Examples
-    --------
-    >>> counted(1, "image"), counted(2, "new class")
-    ('1 image', '2 new classes')
-    """
-    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
 
 
 def knows(path: Path, classifier: "ImageClassifier") -> str:
@@ -163,6 +152,7 @@ def describe(path: Path) -> dict[str, Any]:
         else None,
         "form": head.form,
         "can_learn": kind in ("whole", "site"),
+        "remembered_photos": None if header.photos is None else len(header.photos.digests),
         "statistics_only": kind == "sums",
         "site": header.site,
         "merged": [
@@ -213,7 +203,7 @@ def show_model(described: dict[str, Any]) -> None:
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
         f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}"
-        f"{_texts(described)}\n"
+        f"{_texts(described)}{_remembered(described)}\n"
         f"{_what_for(described)}{_undoable(described)}",
         markup=False,
     )
@@ -233,6 +223,13 @@ def _texts(described: dict[str, Any]) -> str:
         return ""
     n = len(set(texts["classes"]))
     return f", text of {counted(n, 'class')}, each as {texts['weight']:g} photos"
+
+
+def _remembered(described: dict[str, Any]) -> str:
+    """Say of how many photos there are digests."""
+    if (n := described["remembered_photos"]) is None:
+        return ""
+    return f"\nit remembers {counted(n, 'photo')} by digests"
 
 
 def _undoable(described: dict[str, Any]) -> str:

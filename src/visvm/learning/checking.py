@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.pipeline import encode_files
-from visvm.encoders.sources import Source, content_of
+from visvm.encoders.sources import RemoteFile, Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.head.checks import Labels
 from visvm.head.doubts import (
@@ -129,6 +129,10 @@ class _Found:
             held = np.ones(len(self.photos), dtype=bool)
         else:
             held = self.model.head.holds(self.features[:, 0])
+        if self.model.photos is not None:
+            contents = contents_of([self.given.sources[photo.place] for photo in self.photos])
+            remembered = np.array(self.model.photos.known(contents), dtype=bool)
+            held = remembered if held is None else held | remembered
         # under its own label, as far as that is a class: it may have another name by now
         known = np.isin(self.labels, self.model.head.classes)
         return known & (False if held is None else held)
@@ -268,6 +272,11 @@ def _size(source: Source) -> int | None:
         return source.stat().st_size
     except OSError:
         return -1
+
+
+def contents_of(sources: list[Source]) -> list[bytes | None]:
+    """Return the digest of every file; None of those at URIs, which are not read again for it."""
+    return [None if isinstance(each, RemoteFile) else photo_digest(each) for each in sources]
 
 
 def photo_digest(source: Source) -> bytes | None:

@@ -53,6 +53,8 @@ class Work:
         How the encoder was chosen, where it was.
     views : str
         Which views of every image are learned; together they count as one image.
+    remember : bool or None
+        Whether the model is to remember photos by digests; None where that stays as it is.
     """
 
     images: Labelled
@@ -67,6 +69,7 @@ class Work:
     choice: TransformChoice | None = None
     encoder_choice: EncoderChoice | None = None
     views: str = "one"
+    remember: bool | None = None
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
