@@ -20,6 +20,7 @@ from visvm.model.labels import is_forgotten
 from visvm.model.results import (
     EncoderChoice,
     SessionReport,
+    SessionTest,
     TransformChoice,
     first_session_note,
     ridge_note,
@@ -72,14 +73,22 @@ def show_report(model: Path, report: SessionReport) -> None:
     for line in estimate_notes(report.estimate):
         console.print(line, markup=False)
     if report.test is not None:
-        test = report.test
-        console.print(
-            f"accuracy on {counted(test.n, 'test image')} of the classes known: "
-            f"{percent(test.accuracy)} (old classes {percent(test.old_accuracy)}, before this "
-            f"session {percent(test.accuracy_before)}; new classes {percent(test.new_accuracy)})",
-            style="bold",
-            markup=False,
-        )
+        console.print(_tested(report.test), style="bold", markup=False)
+
+
+def _tested(test: SessionTest) -> str:
+    """Say how accurate a model is on test images; of old and new classes only where both are."""
+    said = f"accuracy on {counted(test.n, 'test image')} of the classes known: "
+    said += percent(test.accuracy)
+    parts = {
+        "old classes": test.old_accuracy,
+        "before this session": test.accuracy_before,
+        "new classes": test.new_accuracy,
+    }
+    if test.old_accuracy is None:
+        return said
+    shares = [f"{name} {percent(share)}" for name, share in parts.items() if share is not None]
+    return f"{said} ({', '.join(shares)})"
 
 
 def _chosen(choice: TransformChoice) -> str:
