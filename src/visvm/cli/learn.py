@@ -315,6 +315,7 @@ def forget(
     from visvm.cli.terminal import progress_bars
     from visvm.learning.labelled import read_labelled
     from visvm.model.file import read_header
+    from visvm.model.formats import counted
 
     read_header(model)  # before any folder is looked into
     command = "forget", read_labelled(folder, nested=nested).key
@@ -329,7 +330,7 @@ def forget(
             folder, nested=nested, skip_unreadable=skip_unreadable, progress=progress
         )
     tell_kept(model, no_undo, quiet)
-    said = f"forgot {n} images; {knows(model, classifier)}"
+    said = f"forgot {counted(n, 'image')}; {knows(model, classifier)}"
     return answer_change(model, said, as_json, quiet, n_images=n)
 
 

@@ -207,8 +207,8 @@ def show_model(described: dict[str, Any]) -> None:
         console.print(f"{n} more images are of classes that were forgotten", markup=False)
     blocks = ", ".join(map(str, described["layers"]))
     console.print(
-        f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
-        f"{sum(counts.values())} images\n"
+        f"{described['path']}: {human_bytes(described['bytes'])}, "
+        f"{counted(len(counts), 'class')}, {counted(sum(counts.values()), 'image')}\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
         f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}"
