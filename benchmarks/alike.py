@@ -2,12 +2,16 @@
 
 ::
 
-    python benchmarks/alike.py --data FOLDER [--encoder NAME] [--datasets cub200]
+    python benchmarks/alike.py --data FOLDER [--encoder NAME] [--datasets cub200] [--classes 20]
 
-Copies are made of some photos of 20 classes: of half the size and poor quality, cut at the edges,
-darker, mirrored. All photos of these classes and the copies are compared as ``visvm check`` does. A
-copy is found if it is in one group with its photo. Groups of photos without any copy are false, or
-copies that the data set has itself. Encoded features come from the cache.
+Copies are made of some training photos: smaller, of poor quality, cut at the edges, darker,
+mirrored. All training photos of these classes and the copies are compared as ``visvm check`` does.
+A copy is found if it is in one group with its photo. Groups of photos without any copy are false,
+or copies that the data set has itself. CUB's photos here have 224 × 224 pixels, all of which the
+encoder sees: half of that is a small thumbnail, while a photo of a camera can be made ten times
+smaller without losing any pixel that the encoder sees. The limits in use are in bold: the least
+cosine of features about their mean, and how small a part of the usual distance within their classes
+two photos must be apart. Encoded features come from the cache.
 
 Prints the table and keeps it in ALIKE.md beside this file.
 """
@@ -20,16 +24,17 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from visvm import load_encoder
-from visvm.bench.loading import load_dataset
+from visvm.bench.loading import LabelledImages, load_dataset
 from visvm.encoders.cache import FeatureCache
+from visvm.encoders.encoder import Encoder
 from visvm.encoders.pipeline import encode_files
 from visvm.encoders.sources import content_of
 from visvm.encoders.transform import Transform
-from visvm.head.doubts import likeness_of
+from visvm.head.doubts import ALIKE, likeness_of
 
 HERE = Path(__file__).parent
-CLASSES = 20
 COPIES = 20  # of each kind
+LIMITS = ((0.95, 0.1), (0.9, 0.15), ALIKE, (0.8, 0.25), (0.75, 0.3), (0.7, 0.4))
 
 
 def smaller(photo: Image.Image) -> Image.Image:
@@ -44,6 +49,8 @@ def cut(photo: Image.Image, share: float) -> Image.Image:
 
 
 KINDS = {
+    "JPEG of quality 40": (lambda photo: photo, 40),
+    "half the size": (smaller, 90),
     "half the size, JPEG of quality 40": (smaller, 40),
     "5 % cut off at each edge": (lambda photo: cut(photo, 0.05), 90),
     "15 % cut off at each edge": (lambda photo: cut(photo, 0.15), 90),
@@ -61,44 +68,60 @@ def copy_of(content: bytes, kind: str) -> bytes:
     return file.getvalue()
 
 
+def found_copies(groups: list[list[int]], originals: list[int], n_photos: int) -> list[bool]:
+    """Return whether each copy, which come after all photos, is in one group with its photo."""
+    group_of = {member: number for number, group in enumerate(groups) for member in group}
+    return [
+        group_of.get(n_photos + number, -1) == group_of.get(place, -2)
+        for number, place in enumerate(originals)
+    ]
+
+
+def section(encoder: Encoder, train: LabelledImages, name: str, n_classes: int) -> list[str]:
+    """Return the lines on one data set."""
+    classes = np.random.default_rng(0).permutation(int(train.targets.max()) + 1)[:n_classes]
+    places = np.flatnonzero(np.isin(train.targets, classes))
+    photos = [train.images[place] for place in places]
+    chosen = np.random.default_rng(1).permutation(len(photos))[: COPIES * len(KINDS)].tolist()
+    kinds = [kind for kind in KINDS for _ in range(COPIES)]
+    pairs = zip(chosen, kinds, strict=True)
+    copies = [copy_of(content_of(photos[place]), kind) for place, kind in pairs]
+    transform = Transform("squash", encoder.preprocessing)
+    with FeatureCache() as cache:
+        found = encode_files([*photos, *copies], encoder, [transform], cache)
+    features = found.features[:, 0, -encoder.layer_dims[-1] :]
+    targets = train.targets[np.concatenate([places, places[chosen]])]
+    each = [likeness_of(features, targets, limits).groups for limits in LIMITS]
+    held = [found_copies(groups, chosen, len(photos)) for groups in each]
+    titles = [f"{cosine} and {part}" for cosine, part in LIMITS]
+    titles[LIMITS.index(ALIKE)] = f"**{titles[LIMITS.index(ALIKE)]}**"
+    lines = [f"## {name}: {len(photos)} photos of {len(classes)} classes, {len(copies)} copies", ""]
+    lines += [f"| found, of {COPIES} each | {' | '.join(titles)} |"]
+    lines += ["|---|" + "---:|" * len(LIMITS)]
+    for kind in KINDS:
+        counts = [
+            sum(one for one, of in zip(found, kinds, strict=True) if of == kind) for found in held
+        ]
+        lines.append(f"| {kind} | {' | '.join(map(str, counts))} |")
+    false = [sum(max(group) < len(photos) for group in groups) for groups in each]
+    return [*lines, f"| groups without any copy | {' | '.join(map(str, false))} |", ""]
+
+
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", default="dinov2-s14")
     parser.add_argument("--datasets", default="cub200")
+    parser.add_argument("--classes", type=int, default=20)
     given = parser.parse_args()
     encoder = load_encoder(given.encoder)
-    transform = Transform("squash", encoder.preprocessing)
     lines = ["# Copies of photos", "", __doc__.split("::", 1)[0].strip(), ""]
     lines += ["Copies are" + __doc__.split("Copies are", 1)[1].split("Encoded", 1)[0].rstrip(), ""]
     for name in given.datasets.split(","):
         train = load_dataset(name, given.data).train
-        classes = np.random.default_rng(0).permutation(int(train.targets.max()) + 1)[:CLASSES]
-        places = np.flatnonzero(np.isin(train.targets, classes))
-        photos = [train.images[place] for place in places]
-        chosen = np.random.default_rng(1).permutation(len(photos))[: COPIES * len(KINDS)]
-        kinds = [kind for kind in KINDS for _ in range(COPIES)]
-        pairs = zip(chosen, kinds, strict=True)
-        copies = [copy_of(content_of(photos[place]), kind) for place, kind in pairs]
-        with FeatureCache() as cache:
-            parts = [*photos, *copies], encoder, [transform], cache
-            features = encode_files(*parts).features[:, 0, -encoder.layer_dims[-1] :]
-        targets = train.targets[np.concatenate([places, places[chosen]])]
-        groups = likeness_of(features, targets).groups
-        group_of = {member: number for number, group in enumerate(groups) for member in group}
-        lines += [f"## {name}: {len(photos)} photos, {len(copies)} copies", ""]
-        lines += ["| copies | found |", "|---|---:|"]
-        for kind in KINDS:
-            found = [
-                group_of.get(len(photos) + number, -1) == group_of.get(int(place), -2)
-                for number, place in enumerate(chosen)
-                if kinds[number] == kind
-            ]
-            lines.append(f"| {kind} | {sum(found)} of {len(found)} |")
-        false = sum(max(group) < len(photos) for group in groups)
-        lines += ["", f"Groups of photos without any copy: {false}.", ""]
-    how = f"--encoder {given.encoder} --datasets {given.datasets}"
+        lines += section(encoder, train, name, given.classes)
+    how = f"--encoder {given.encoder} --datasets {given.datasets} --classes {given.classes}"
     lines += [f"Written by `python benchmarks/alike.py --data FOLDER {how}`.", ""]
     print("\n".join(lines))
     (HERE / "ALIKE.md").write_text("\n".join(lines))

@@ -2,11 +2,11 @@
 
 ::
 
-    python benchmarks/check.py --data FOLDER [--encoder NAME] [--datasets cub200,cifar100]
+    python benchmarks/check.py --data FOLDER [--datasets SET[:ENCODER],…] [--draws 3]
 
 The first part exchanges labels, and ranks photos by how likely theirs is wrong (`INTRODUCTION`).
 The second part learns CUB-200 in ten sessions and compares the accuracy that ``learn`` estimates
-from the session's own photos with that on the test photos of the same classes.
+from the session's own photos with that on the test photos of the same classes (DINOv2).
 
 Encoded features come from the cache. Prints the tables and keeps them in CHECK.md beside this file.
 """
@@ -22,6 +22,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from suggest import named
 
 from visvm import ImageClassifier, load_encoder
 from visvm.bench.loading import LabelledImages, load_dataset
@@ -29,7 +30,14 @@ from visvm.encoders.cache import FeatureCache
 from visvm.encoders.encoder import Encoder
 from visvm.encoders.pipeline import encode_files
 from visvm.encoders.transform import Transform
-from visvm.head.doubts import CONFIDENT, Doubts, affinities, doubts_of, unlearned_affinities
+from visvm.head.doubts import (
+    CONFIDENT,
+    SHRINKAGE,
+    Doubts,
+    affinities,
+    doubts_of,
+    unlearned_affinities,
+)
 from visvm.head.head import Head
 from visvm.head.nearness import moments_of
 from visvm.head.settle import HeadOptions, settle
@@ -40,6 +48,8 @@ WIDTH = 5000  # D of the model that learns in sessions
 MODEL_WIDTH = 15_000  # of a model whose sums are checked with
 SHARE = 0.05  # of labels that are exchanged
 FOLDS = 5
+SHRINKAGES = (0.5, 0.7, 0.8, SHRINKAGE, 0.95, 1.0)
+CONFIDENCES = (0.8, 0.9, 0.95, CONFIDENT, 0.999)
 
 INTRODUCTION = """One training label in twenty is exchanged for another class's, and photos are
 ranked by how likely their label is wrong: by `visvm check`; by cleanlab's self-confidence, the
@@ -72,9 +82,10 @@ def exchanged(targets: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return given, wrong
 
 
-def checked(X: np.ndarray, given: np.ndarray) -> Doubts:
+def checked(X: np.ndarray, given: np.ndarray, shrinkage: float = SHRINKAGE) -> Doubts:
     """Return what ``visvm check`` makes of labels."""
-    return doubts_of(unlearned_affinities(X, given, np.ones(len(X), dtype=bool)), given)
+    every = np.ones(len(X), dtype=bool)
+    return doubts_of(unlearned_affinities(X, given, every, shrinkage), given)
 
 
 def by_least_squares(X: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -131,33 +142,60 @@ def found_labels(name: str, X: np.ndarray, targets: np.ndarray, draws: int) -> l
         spread = f" ± {np.std(precisions):.3f}" if draws > 1 else ""
         lines.append(f"| {ranking} | {np.mean(precisions):.3f}{spread} | {seconds:.1f} |")
         print(lines[-1], flush=True)
-    return [*lines, "", *called_wrong(X, targets, *labels[0]), ""]
+    return [*lines, "", *limits(X, labels), *called_wrong(X, targets, labels), ""]
+
+
+def limits(X: np.ndarray, labels: list[tuple[np.ndarray, np.ndarray]]) -> list[str]:
+    """Return the lines on the shrinkage of the scatter; that in use is in bold."""
+    precisions = [
+        np.mean(
+            [
+                average_precision_score(wrong, checked(X, given, each).confidence)
+                for given, wrong in labels
+            ]
+        )
+        for each in SHRINKAGES
+    ]
+    titles = [f"**{each}**" if each == SHRINKAGE else f"{each}" for each in SHRINKAGES]
+    return [
+        f"| scatter shrunk by | {' | '.join(titles)} |",
+        "|---|" + "---:|" * len(titles),
+        f"| average precision | {' | '.join(f'{each:.3f}' for each in precisions)} |",
+        "",
+    ]
 
 
 def called_wrong(
-    X: np.ndarray, targets: np.ndarray, given: np.ndarray, wrong: np.ndarray
+    X: np.ndarray, targets: np.ndarray, labels: list[tuple[np.ndarray, np.ndarray]]
 ) -> list[str]:
-    """Say how many are called wrong in the first draw, and what a fix list makes of them."""
-    found = checked(X, given)
-    called = found.loses & (found.confidence >= CONFIDENT)
-    put = called & (found.score >= LIKELY)
-    right = (found.suggested == targets)[put].mean() if put.any() else 0.0
-    called_of = (
-        f"{called.sum()} photos are called wrong, {wrong[called].sum()} of the {wrong.sum()}"
-    )
-    fixed = f"The fix list gives {put.sum()} of them another label, the true one for {right:.0%}"
-    return [f"First draw: {called_of} exchanged ones among them. {fixed}; it leaves the rest out."]
+    """Return the lines on labels called wrong, and what a fix list makes of them."""
+    lines = ["| called wrong from a confidence of | photos | exchanged ones among them |"]
+    lines += ["|---|---:|---:|"]
+    n, put, right = sum(wrong.sum() for _, wrong in labels), 0, 0
+    found = [(checked(X, given), wrong) for given, wrong in labels]
+    for least in CONFIDENCES:
+        called = [(each.loses & (each.confidence >= least), wrong) for each, wrong in found]
+        many = sum(each.sum() for each, _ in called)
+        true = sum((each & wrong).sum() for each, wrong in called)
+        title = f"**{least}**" if least == CONFIDENT else f"{least}"
+        lines.append(f"| {title} | {many} | {true} of {n} |")
+    for each, _ in found:
+        fixed = each.loses & (each.confidence >= CONFIDENT) & (each.score >= LIKELY)
+        put, right = put + fixed.sum(), right + (each.suggested == targets)[fixed].sum()
+    said = f"gives {put} of those called wrong another label, the true one to {right}"
+    return [*lines, "", f"In all {len(labels)} draws, the fix list {said}; it leaves the rest out."]
 
 
-def sessions(encoder_name: str, data: Path, n_sessions: int) -> list[str]:
+def sessions(data: Path, n_sessions: int) -> list[str]:
     """Return the lines on CUB-200: what learn estimates, and what tests say."""
     dataset = load_dataset("cub200", data)
     order = np.random.default_rng(1993).permutation(200)
-    classifier = ImageClassifier(encoder_name, transform="squash", n_components=WIDTH)
+    classifier = ImageClassifier("dinov2-s14", transform="squash", n_components=WIDTH)
     lines = [
         "| session | classes known | estimated | tested, its classes | tested, all classes |",
         "|---:|---:|---:|---:|---:|",
     ]
+    apart = []
     for number in range(n_sessions):
         new, known = order[20 * number : 20 * (number + 1)], order[: 20 * (number + 1)]
         paths, labels = of_classes(dataset.train, new)
@@ -167,10 +205,13 @@ def sessions(encoder_name: str, data: Path, n_sessions: int) -> list[str]:
             classifier.evaluate(*of_classes(dataset.test, classes)).accuracy
             for classes in (new, known)
         ]
+        apart.append(100 * (estimate.accuracy - shares[0]))
         cells = " | ".join(f"{100 * share:.1f}" for share in (estimate.accuracy, *shares))
         lines.append(f"| {number + 1} | {len(known)} | {cells} |")
         print(lines[-1], flush=True)
-    return lines
+    most = max(apart, key=abs)
+    said = f"on average {np.mean(apart):+.1f} points, {np.mean(np.abs(apart)):.1f} without the sign"
+    return [*lines, "", f"Estimated less tested, its classes: {said}; at most {most:+.1f}."]
 
 
 def of_classes(images: LabelledImages, classes: np.ndarray) -> tuple[list, list[int]]:
@@ -183,26 +224,23 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", default="dinov2-s14")
-    parser.add_argument("--datasets", default="cub200,cifar100")
-    parser.add_argument("--train-per-class", type=int, help="of CIFAR-100")
+    parser.add_argument("--datasets", default="cub200:dinov2-s14,cifar100:clip-b16-openai")
+    parser.add_argument("--train-per-class", type=int, default=20, help="of CIFAR-100")
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--sessions", type=int, default=10, help="of the second part; 0: none")
     given = parser.parse_args()
-    encoder = load_encoder(given.encoder)
-    how = f"--encoder {given.encoder} --datasets {given.datasets}"
+    how = f"--datasets {given.datasets} --train-per-class {given.train_per_class}"
     how += f" --draws {given.draws} --sessions {given.sessions}"
-    if given.train_per_class is not None:
-        how += f" --train-per-class {given.train_per_class}"
     lines = ["# Wrong labels, and accuracy without test photos", ""]
     lines += [f"Written by `python benchmarks/check.py --data FOLDER {how}`.", "", INTRODUCTION]
-    for name in given.datasets.split(","):
+    for name, encoder in named(given.datasets):
         sizes = {"train_per_class": given.train_per_class} if name == "cifar100" else {}
         train = load_dataset(name, given.data, **sizes).train
-        lines += found_labels(name, encoded(encoder, train), train.targets, given.draws)
+        features = encoded(load_encoder(encoder), train)
+        lines += found_labels(f"{name}, {encoder}", features, train.targets, given.draws)
     if given.sessions:
         lines += ["## Accuracy without test photos: CUB-200, 20 classes a session, in %", ""]
-        lines += [*sessions(given.encoder, given.data, given.sessions), ""]
+        lines += [*sessions(given.data, given.sessions), ""]
     (HERE / "CHECK.md").write_text("\n".join(lines))
 
 

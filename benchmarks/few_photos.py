@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/few_photos.py --data FOLDER [--datasets cub200,cifar100] [--draws 10]
+    python benchmarks/few_photos.py --data FOLDER [--datasets SET[:ENCODER],…] [--draws 10]
 
 Both heads are solved from the same lifted features, so a model could choose between them without
 another photo. LDA scores are ``φᵀA·m_c - m_cᵀA·m_c / 2`` with ``A = (S_w + νI)⁻¹``, where m_c are
@@ -24,7 +24,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from suggest import encoded
+from suggest import encoded, named
 
 from visvm import IncrementalLSSVC
 from visvm.bench.loading import load_dataset
@@ -151,17 +151,20 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", default="dinov2-s14")
-    parser.add_argument("--datasets", default="cub200,cifar100")
+    parser.add_argument("--datasets", default="cub200:dinov2-s14,cifar100:clip-b16-openai")
     parser.add_argument("--draws", type=int, default=10)
     given = parser.parse_args()
     said = __doc__.split("10]\n", 1)[1].split("Encoded", 1)[0]
     lines = ["# Few photos a class", "", __doc__.split("::", 1)[0].strip(), "", said.strip(), ""]
-    for name in given.datasets.split(","):
+    for name, encoder in named(given.datasets):
         limits = {"train_per_class": 20, "test_per_class": 10} if name == "cifar100" else {}
         data = load_dataset(name, given.data, **limits)
-        train, test = (encoded(each, given.encoder) for each in (data.train, data.test))
-        lines += [f"## {name}", "", f"| classes | photos | LS-SVM | {' | '.join(COLUMNS)} |"]
+        train, test = (encoded(each, encoder) for each in (data.train, data.test))
+        lines += [
+            f"## {name}, {encoder}",
+            "",
+            f"| classes | photos | LS-SVM | {' | '.join(COLUMNS)} |",
+        ]
         lines += ["|---:|---:|" + "---:|" * (1 + len(COLUMNS))]
         for n in SIZES:
             found = np.array([measure(train, test, n, draw) for draw in range(given.draws)])
@@ -174,9 +177,7 @@ def main() -> None:
                 print(lines[-1], flush=True)
         lines.append("")
     how = f"--datasets {given.datasets} --draws {given.draws}"
-    lines += [
-        f"{given.encoder}, D = {WIDTH}; means of {given.draws} draws of classes and photos, ±"
-    ]
+    lines += [f"D = {WIDTH}; means of {given.draws} draws of classes and photos, ±"]
     lines += ["the standard error of the paired difference. Written by"]
     lines += [f"`python benchmarks/few_photos.py --data FOLDER {how}`.", ""]
     (HERE / "FEW_PHOTOS.md").write_text("\n".join(lines))

@@ -54,6 +54,12 @@ def encoded(data: LabelledImages, name: str) -> tuple[np.ndarray, np.ndarray]:
     return found.features[:, 0, -encoder.layer_dims[-1] :].astype(np.float64), data.targets
 
 
+def named(datasets: str) -> list[tuple[str, str]]:
+    """Return data sets and their encoders, DINOv2 by default, of a text such as "a:encoder,b"."""
+    parts = [each.partition(":") for each in datasets.split(",")]
+    return [(name, encoder or "dinov2-s14") for name, _, encoder in parts]
+
+
 def model_of(head: Head, X: np.ndarray, y: np.ndarray) -> Model:
     """Return a model with this head, its scores calibrated on what it has learned."""
     noted = log_likelihoods(head.leave_one_out_scores(X, y), np.searchsorted(head.classes, y))

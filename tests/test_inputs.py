@@ -225,3 +225,11 @@ def test_probabilities_of_the_estimators_are_calibrated_and_merge(kind):
     np.testing.assert_allclose(first.unmerge(other).likelihoods_, noted)
     by_hand = probabilities(first._scores(X[200:]), noted)
     np.testing.assert_allclose(first.predict_proba(X[200:]), by_hand)
+
+
+def test_a_model_says_in_short_what_it_knows(tmp_path):
+    tiny.write_photos(tmp_path / "photos", ("red",), n=2)
+    clf = ImageClassifier(str(tiny.write_encoder(tmp_path)), n_components=20, cache=False)
+    assert repr(clf).endswith("0 classes, 0 sessions)")
+    clf.learn(tmp_path / "photos")
+    assert repr(clf).endswith("1 class, 1 session)")

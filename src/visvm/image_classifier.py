@@ -16,6 +16,7 @@ from visvm.encoders.sources import expanded
 from visvm.encoders.texts import read_texts
 from visvm.head.checks import is_count, require
 from visvm.head.settle import HeadOptions
+from visvm.learning.checking import contents_of
 from visvm.learning.choosing import trial_cache
 from visvm.learning.choosing_encoder import WantedEncoder, with_choices
 from visvm.learning.examining import ImageExaminer
@@ -67,9 +68,8 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         images at most, the same share of every class; None means all. All are learned.
     renew_ridge : bool, default=True
         If the first session has fewer than ten classes, let ``learn`` choose λ anew, from the sums,
-        whenever the number of images has doubled. Blocks and mixer stay, and so does a λ that was
-        given, or is in a file from before there was such a choice. What it gains and costs is in
-        benchmarks/CHOICES.md.
+        whenever the number of images has doubled (benchmarks/CHOICES.md). Blocks and mixer stay,
+        and so does a λ that was given, or is in a file from before there was such a choice.
 
     Attributes
     ----------
@@ -140,6 +140,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         nested: bool | None = None,
         skip_unreadable: bool = False,
         text: str | Path | None = None,
+        remember: bool | None = None,
         engine: Engine | None = None,
         progress: Progress = watched,
     ) -> SessionReport:
@@ -152,27 +153,26 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         labels : sequence of str or int, optional
             With image files or contents, one each.
         test : path, or pair of sequences, optional
-            Images to test with after the session, as a folder, a CSV file, or with their labels;
-            those of classes not yet known are left out. Their features are held in memory.
+            Images to test with after the session. Those of classes not yet known are left out.
         nested : bool, optional
-            Where images lie in folders of folders: True names their classes by the whole path
-            (dogs/pug), False by the first folder (dogs). None refuses such a folder.
+            Of folders in folders, True takes the whole path as the class, False the first folder.
         skip_unreadable : bool, default=False
             Leave out files that are not images; otherwise they stop the session.
         text : path, optional
-            Text features of the classes given (``visvm text encode``), for a CLIP encoder: each
-            counts as eight photos of its class, which pays where there are fewer than about eight
-            (benchmarks/TEXT.md). The model keeps them.
+            Text features of the classes given (``visvm text encode``), for a CLIP encoder, which
+            the model keeps: each counts as eight photos of its class (benchmarks/TEXT.md).
+        remember : bool, optional
+            Keep salted digests of photos in the model, by which it knows them again; False drops
+            them, None does as before. What they reveal is in docs/understand/privacy.md.
         engine : Engine, optional
             Who does the work: ``LocalEngine(journal)``, the default, or ``RayEngine(…)``.
         """
         self._require_sums("learn more")
-        given = read_labelled(images, labels, nested=nested)
-        tests = read_tests(test, nested)
+        given, tests = read_labelled(images, labels, nested=nested), read_tests(test, nested)
         said = None if text is None else read_texts(expanded(text))
         self.check_options(progress)  # before hours are spent on encoding
         with trial_cache(self.cache, self._chooses) as cache:
-            work = self._work(given, skip_unreadable, cache, progress)
+            work = replace(self._work(given, skip_unreadable, cache, progress), remember=remember)
             texts = None if said is None else text_samples(said, work.encoder, given.labels)
             model, report = learn_session(
                 self.model_, work, test=tests, engine=engine, progress=progress, texts=texts
@@ -197,11 +197,8 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         """
         if self.model_ is None or (sums is not None and not sums.is_for(self.model_)):
             return False
-        known = self.model_ if sums is None else sums.model
-        return (
-            bool(known.learned)
-            and read_labelled(images, labels, nested=nested).key in known.learned
-        )
+        keys = (self.model_ if sums is None else sums.model).learned
+        return bool(keys) and read_labelled(images, labels, nested=nested).key in keys
 
     def learn_statistics(
         self,
@@ -272,7 +269,8 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
         given = read_labelled(images, labels, nested=nested)
         samples = self._encode(given, progress, skip_unreadable, self.views)
         progress("forgetting", 0, 1)
-        self.model_ = changes.forgotten(model, samples.features, np.array(samples.labels))
+        contents = contents_of(given.sources) if model.photos is not None else []
+        self.model_ = changes.forgotten(model, samples.features, np.array(samples.labels), contents)
         progress("forgetting", 1, 1)
         return len(samples.labels)
 
@@ -355,9 +353,8 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
     def forget_class(self, label: Label) -> Self:
         """Never answer with a class again; its images need not be there.
 
-        To all other classes its images go on being examples of something else, also to a class of
-        the same name that is learned later. ``forget`` takes images out of everything, but has to
-        be given them, before the class is forgotten so.
+        To all other classes, also to one learned under its name later, its images stay examples of
+        something else. ``forget`` takes images out of everything, but needs them, and before this.
         """
         model = self._known()
         if label not in model.counts:

@@ -26,6 +26,20 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_fix_list_has_a_name_that_learn_knows(visvm, folder):
+    code, out, err = visvm("check", "photos", "--encoder", "tiny.onnx", "--fix-list", "fixes")
+    assert (code, out, err) == (2, "", "visvm: fixes would be a CSV file. Call it fixes.csv.\n")
+    assert not (folder / "fixes").exists()
+
+
+def test_one_is_not_several(visvm, folder):
+    (folder / "one" / "red").mkdir(parents=True)
+    photo = sorted((folder / "photos" / "red").iterdir())[0]
+    photo.rename(folder / "one" / "red" / photo.name)
+    out = visvm("check", "one", "--encoder", "tiny.onnx")[1]
+    assert "1 image of 1 class: " in out
+
+
 def test_the_fix_list_is_what_learn_should_have_had(visvm, folder):
     given = ("check", "photos", "--encoder", "tiny.onnx", "--fix-list", "fixes.csv")
     code, out, err = visvm(*given)

@@ -150,3 +150,17 @@ def test_contents_have_no_key_and_the_key_names_no_file(learned, folder):
     files = sorted((folder / "photos").rglob("*.png"))
     assert model.has_learned(files, [path.parent.name for path in files])
     assert not model.has_learned(files, ["red"] * len(files))
+
+
+def test_photos_are_remembered_if_that_is_asked_for(visvm, learned, folder):
+    assert "remembers" not in visvm("info", learned)[1]
+    copies = Path("photos").rename("copies")
+    assert visvm("learn", learned, "more", "--remember")[0] == 0
+    assert "it remembers 4 photos by digests" in visvm("info", learned)[1]
+    assert visvm("learn", learned, copies)[0] == 0
+    assert json.loads(visvm("info", learned, "--json")[1])["remembered_photos"] == 10
+    code, _, err = visvm("learn", learned, copies, "--remember", "--statistics-only", "o.visvm")
+    assert (code, "--remember needs a model" in err) == (2, True)
+    tiny.write_photos(folder / "third", n=1, seed=7)
+    assert visvm("learn", learned, "third", "--no-remember")[0] == 0
+    assert "remembers" not in visvm("info", learned)[1]

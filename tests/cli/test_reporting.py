@@ -1,7 +1,7 @@
 """Sentences about a session."""
 
-from visvm.cli.reporting import _chosen, _chosen_encoder
-from visvm.model.results import EncoderChoice, TransformChoice
+from visvm.cli.reporting import _chosen, _chosen_encoder, _tested
+from visvm.model.results import EncoderChoice, SessionTest, TransformChoice
 
 
 def test_the_transform_is_told_with_its_reason():
@@ -23,3 +23,14 @@ def test_the_encoder_is_told_with_its_reason_and_what_each_has_shown():
         "b 92.5 % right at 120 ms an image, a 80.0 % right at 43 ms an image, "
         "c not tried at 300 ms an image"
     )
+
+
+def test_accuracies_that_are_not_there_are_not_shown():
+    first = SessionTest(1, 1.0, None, 1.0)
+    assert _tested(first) == "accuracy on 1 test image of the classes known: 100.0 %"
+    known = SessionTest(8, 0.75, 0.75, None, 0.5)
+    said = "accuracy on 8 test images of the classes known: 75.0 %"
+    assert _tested(known) == f"{said} (old classes 75.0 %, before this session 50.0 %)"
+    both = SessionTest(8, 0.75, 0.5, 1.0, 0.5)
+    more = "old classes 50.0 %, before this session 50.0 %, new classes 100.0 %"
+    assert _tested(both) == f"{said} ({more})"

@@ -64,16 +64,19 @@ def test_a_name_is_no_markup(visvm):
 
 def test_what_is_read_is_not_written_over(visvm, tmp_path):
     table = tmp_path / "mine.csv"
-    table.write_text("photos/red/0-0.png,red\nphotos/blue/0-0.png,blue\n")
+    table.write_text("photo.csv,red\nphotos/blue/0-0.png,blue\n")
+    (tmp_path / "photo.csv").write_bytes((tmp_path / "photos/red/0-0.png").read_bytes())
     (tmp_path / "model").write_bytes((tmp_path / "m.visvm").read_bytes())
     (tmp_path / "a.png").write_bytes((tmp_path / "photos/red/0-0.png").read_bytes())
-    before = {name: (tmp_path / name).read_bytes() for name in ("mine.csv", "model", "a.png")}
+    before = {
+        name: (tmp_path / name).read_bytes() for name in ("mine.csv", "model", "a.png", "photo.csv")
+    }
     for words in (
         ("card", "model", "--out", "model"),
         ("explain", "model", "a.png", "--out", "a.png"),
         ("check", "mine.csv", "--model", "model", "--fix-list", "model"),
         ("check", "mine.csv", "--model", "model", "--fix-list", "mine.csv"),
-        ("check", "mine.csv", "--model", "model", "--fix-list", "photos/red/0-0.png"),
+        ("check", "mine.csv", "--model", "model", "--fix-list", "photo.csv"),
         ("export", "model", "tiny.onnx", "--encoder", "tiny.onnx"),
     ):
         code, out, _ = visvm(*words, "--force", *(() if words[0] == "card" else ("--json",)))

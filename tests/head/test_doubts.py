@@ -89,10 +89,10 @@ def test_affinities_are_those_of_classes_without_the_sample(seed, n_classes, wid
         parts = [X[kept & (targets == each)] for each in range(n_classes)]
         return sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts)
 
-    whole, share = scatter(learned), 1.0 - doubts._SHRINKAGE
+    whole, share = scatter(learned), 1.0 - doubts.SHRINKAGE
     # how it is scaled, and what it shrinks towards, are not measured anew for every sample
     freedom = max(learned.sum() - n_classes, 1)
-    target = doubts._SHRINKAGE * np.trace(whole) / width / freedom * np.eye(width)
+    target = doubts.SHRINKAGE * np.trace(whole) / width / freedom * np.eye(width)
     squares = np.empty((n, n_classes))
     for place in range(n):
         kept = learned & (np.arange(n) != place)

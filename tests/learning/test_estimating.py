@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests import tiny
 from visvm import ImageClassifier
@@ -94,6 +95,26 @@ def test_doubtful_photos_and_copies_are_counted(place, encoder, tmp_path):
     estimate = made(encoder, "thin").learn(photos).estimate
     assert (estimate.n_wrong, estimate.n_again) == (1, 1)
     assert "1 of 91 photos looks mislabelled and 1 is there twice" in estimate_notes(estimate)[-1]
+
+
+@pytest.mark.parametrize("views", ["one", "mirror"])
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_that_look_wrong_are_those_that_a_check_names(encoder, tmp_path, form, views):
+    counted = []
+    for seed in range(8):
+        photos = tmp_path / str(seed)
+        generator = np.random.default_rng(seed)
+        centres = generator.uniform(60, 190, (5, 2, 2, 3))  # hard to tell apart
+        for place in range(75):
+            pixels = (centres[place % 5] + 25 * generator.normal(size=(2, 2, 3))).clip(0, 255)
+            (photos / f"class {place % 5}").mkdir(parents=True, exist_ok=True)
+            picture = Image.fromarray(pixels.astype(np.uint8)).resize((16, 16))
+            picture.save(photos / f"class {place % 5}" / f"{place}.png")
+        model = made(encoder, form, views=views)
+        n_wrong = model.learn(photos).estimate.n_wrong
+        assert n_wrong == len(model.check(photos).wrong)
+        counted.append(n_wrong)
+    assert sum(counted) > 3
 
 
 def test_photos_learned_before_are_counted(place, encoder, tmp_path, monkeypatch):

@@ -189,4 +189,6 @@ def test_explain_on_the_command_line(place, visvm, tmp_path, monkeypatch):
         assert (outcome[0], outcome.error_code) == (2, code)
     assert (tmp_path / "g.png").read_bytes() == before
     assert not (tmp_path / "h.png").exists()
+    outcome = visvm("explain", place / "m.visvm", place / "new")
+    assert (outcome[0], outcome.error_code) == (2, "image-kind")
     assert visvm(*given, "--out", "g.png", "--force")[0] == 0

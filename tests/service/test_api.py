@@ -345,3 +345,13 @@ def test_photos_are_checked_before_they_are_learned(taught, place):
     assert [each["place"] for each in same["photos"]] == [len(contents) - 1, len(contents)]
     assert "1 photo is there more than once." in found["notes"]
     assert taught.get("/api/model").json() == before
+
+
+def test_a_model_that_remembers_photos_goes_on_doing_so(place, encoder, tmp_path):
+    model = ImageClassifier(encoder, n_components=8, ridge=1.0, layers=(1, 3), cache=False)
+    model.learn(place / "base", remember=True)
+    assert model.model_.head.statistics.scatter.n_rows == 0  # the sums cannot tell
+    with serving(tmp_path / "m.visvm", encoder, classifier=model) as client:
+        client.teach(place / "yellow")
+        notes = client.teach(place / "yellow")["notes"]
+        assert any("5 of 5 photos were learned before" in note for note in notes)

@@ -84,6 +84,8 @@ def explain(
     from visvm.model.advice import ImageAdvisor
     from visvm.model.labels import as_number
 
+    if Path(image).is_dir():
+        raise InputError(f"{shown(image)} is a folder. Give one image.", code="image-kind")
     output = output or Path(f"{Path(image).stem}-explained.png")
     _check_picture(output, force)
     require_unread(output, image, model, encoder)

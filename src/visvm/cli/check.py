@@ -18,7 +18,7 @@ from visvm.cli.options import (
     require_page,
     require_unread,
 )
-from visvm.errors import shown
+from visvm.errors import InputError, shown
 
 if TYPE_CHECKING:
     from visvm.learning.findings import Alike, Check, Mislabelled
@@ -78,6 +78,7 @@ def check(
     written = [out for out in (html, fix_list) if out is not None]
     for out in written:
         require_unread(out, folder, model, encoder)
+    _require_table(fix_list)
     if model is None:
         given: dict[str, Any] = {} if encoder is None else {"encoder": encoder}
         classifier = ImageClassifier(**given, cache=not no_cache)
@@ -96,11 +97,18 @@ def check(
     answer(found, lambda: show_check(found, folder), as_json=as_json)
 
 
+def _require_table(output: Path | None) -> None:
+    """Refuse a name by which ``learn`` would not know a table."""
+    if output is not None and output.suffix.lower() != ".csv":
+        advice = f"{shown(output)} would be a CSV file. Call it {shown(output.stem)}.csv."
+        raise InputError(advice, code="ending-other")
+
+
 def show_check(found: "Check", folder: str) -> None:
     """Show what a check of a folder has found, the most urgent last."""
     from visvm.cli.terminal import out, table
     from visvm.learning.findings import sentences
-    from visvm.model.formats import percent
+    from visvm.model.formats import counted, percent
 
     console = out()
 
@@ -134,7 +142,7 @@ def show_check(found: "Check", folder: str) -> None:
         ["photo", "label", "looks like", "confidence"],
         list(wrong),
     )
-    images = f"{found.n} images of {found.n_classes} classes"
+    images = f"{counted(found.n, 'image')} of {counted(found.n_classes, 'class')}"
     said = " ".join(sentences(found)) or "Nothing looks wrong."
     console.print(f"{images}: {said}", style="bold", markup=False)
 
@@ -149,6 +157,7 @@ def write_check_page(path: Path, folder: str, found: "Check") -> None:
     """Write what a check has found as a page with the photos."""
     from visvm.cli.gallery import PhotoCard, PhotoSection, write_page
     from visvm.learning.findings import sentences
+    from visvm.model.formats import counted
 
     def wrong(each: "Mislabelled") -> PhotoCard:
         looks = f"looks like {each.suggested}"
@@ -188,6 +197,6 @@ def write_check_page(path: Path, folder: str, found: "Check") -> None:
             "Less sure", "The label loses, but not clearly: these may just be hard.", unsure
         ),
     )
-    lead = f"{found.n} photos of {found.n_classes} classes in {folder}"
+    lead = f"{counted(found.n, 'photo')} of {counted(found.n_classes, 'class')} in {folder}"
     facts = sentences(found) or ["Nothing looks wrong."]
     write_page(path, "What a check of the labels found", lead, facts, sections)

@@ -5,7 +5,7 @@ from pathlib import Path
 from visvm.cli.gallery import PhotoCard, PhotoSection, write_page
 from visvm.cli.terminal import out, table
 from visvm.errors import shown
-from visvm.model.formats import percent
+from visvm.model.formats import counted, percent
 from visvm.model.results import Evaluation, WrongAnswer
 
 _MOST_SQUARE = 30  # classes of which a page shows who is taken for whom as a square
@@ -31,7 +31,8 @@ def show_evaluation(result: Evaluation, *, wrong: bool) -> None:
         files = ", ".join(map(shown, result.skipped))
         console.print(f"skipped, as they are not images: {files}", markup=False)
     console.print(_unknown(result), markup=False)
-    console.print(f"accuracy on {result.n} images: {percent(result.accuracy)}", style="bold")
+    images = counted(result.n, "image")
+    console.print(f"accuracy on {images}: {percent(result.accuracy)}", style="bold")
 
 
 def _by_class(result: Evaluation) -> list[tuple[object, ...]]:

@@ -98,6 +98,16 @@ Actors = Annotated[int | None, typer.Option(min=1, help="With --ray: encoders th
 BatchSize = Annotated[
     int | None, typer.Option(min=1, help="With --ray: images an encoder takes at a time.")
 ]
+Remember = Annotated[
+    bool | None,
+    typer.Option(
+        "--remember/--no-remember",
+        help="Keep salted digests of photos in MODEL, so that it knows them when they come again, "
+        "however many it has learned. Who has MODEL and a photo can then see whether it was "
+        "learned. --no-remember drops them.",
+        show_default="as before, and at first not",
+    ),
+]
 KnownClass = Annotated[str, typer.Argument(help="A class the model knows.", metavar="CLASS")]
 
 
@@ -114,6 +124,7 @@ def learn(
     seed: NewSeed = None,
     test: Test = None,
     text: Text = None,
+    remember: Remember = None,
     nested: Nested = None,
     statistics_only: StatisticsOnly = None,
     force: ReplaceSums = False,
@@ -134,7 +145,7 @@ def learn(
     from visvm.cli.terminal import answer, progress_bars
     from visvm.model.container import locked
 
-    asked = {"--test": test, "--text": text}
+    asked = {"test": test, "text": text, "remember": remember}
     output = _output(model, statistics_only, asked, force or reveal, ray, actors or batch_size)
     with locked(output, tell_waiting(output, quiet)), progress_bars(quiet) as progress:
         new = (encoder, transform, views, components, ridge, seed, quality, minutes)
@@ -146,8 +157,7 @@ def learn(
         with _engine(output, ray, actors, batch_size) as engine:
             given: Any = {"nested": nested, "skip_unreadable": skip_unreadable, "engine": engine}
             if statistics_only is None:
-                given |= {"test": test, "text": text}
-                said, show = _learned(classifier, folder, output, progress, given)
+                said, show = _learned(classifier, folder, output, progress, given | asked)
             else:
                 said, show = _summed(classifier, folder, output, reveal, progress, given)
     return answer(said, show, as_json=as_json, quiet=quiet)
@@ -223,7 +233,7 @@ def _output(
         return model
     for option in (name for name, value in asked.items() if value is not None):
         raise InputError(
-            f"{option} needs a model, and --statistics-only makes none. Leave one of them out.",
+            f"--{option} needs a model, and --statistics-only makes none. Leave one of them out.",
             code="option-test-without-model",
         )
     if not model.exists():
@@ -305,6 +315,7 @@ def forget(
     from visvm.cli.terminal import progress_bars
     from visvm.learning.labelled import read_labelled
     from visvm.model.file import read_header
+    from visvm.model.formats import counted
 
     read_header(model)  # before any folder is looked into
     command = "forget", read_labelled(folder, nested=nested).key
@@ -319,7 +330,7 @@ def forget(
             folder, nested=nested, skip_unreadable=skip_unreadable, progress=progress
         )
     tell_kept(model, no_undo, quiet)
-    said = f"forgot {n} images; {knows(model, classifier)}"
+    said = f"forgot {counted(n, 'image')}; {knows(model, classifier)}"
     return answer_change(model, said, as_json, quiet, n_images=n)
 
 

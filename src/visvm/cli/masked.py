@@ -279,10 +279,11 @@ def masked_total(
     quiet: Quiet = False,
 ) -> None:
     """At the collector: add all up. OUT holds the sums of all sites; 'visvm merge' adds it."""
-    from visvm.cli.reporting import answer_change, counted
+    from visvm.cli.reporting import answer_change
     from visvm.cli.terminal import note
     from visvm.model.container import locked
     from visvm.model.file import read
+    from visvm.model.formats import counted
     from visvm.model.masked import total
     from visvm.model.rounds import Roster, read_note
     from visvm.model.sites import SiteStatistics

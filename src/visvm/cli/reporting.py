@@ -14,12 +14,13 @@ from visvm.model import undo
 from visvm.model.estimate import estimate_notes
 from visvm.model.events import Event, last_change
 from visvm.model.file import read_header
-from visvm.model.formats import percent
+from visvm.model.formats import counted, percent
 from visvm.model.header import report_as_dict
 from visvm.model.labels import is_forgotten
 from visvm.model.results import (
     EncoderChoice,
     SessionReport,
+    SessionTest,
     TransformChoice,
     first_session_note,
     ridge_note,
@@ -28,17 +29,6 @@ from visvm.model.sites import SiteStatistics
 
 if TYPE_CHECKING:
     from visvm.image_classifier import ImageClassifier
-
-
-def counted(n: int, what: str) -> str:
-    """Return so many of something.
-
-    Examples
-    --------
-    >>> counted(1, "image"), counted(2, "new class")
-    ('1 image', '2 new classes')
-    """
-    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
 
 
 def knows(path: Path, classifier: "ImageClassifier") -> str:
@@ -83,14 +73,22 @@ def show_report(model: Path, report: SessionReport) -> None:
     for line in estimate_notes(report.estimate):
         console.print(line, markup=False)
     if report.test is not None:
-        test = report.test
-        console.print(
-            f"accuracy on {counted(test.n, 'test image')} of the classes known: "
-            f"{percent(test.accuracy)} (old classes {percent(test.old_accuracy)}, before this "
-            f"session {percent(test.accuracy_before)}; new classes {percent(test.new_accuracy)})",
-            style="bold",
-            markup=False,
-        )
+        console.print(_tested(report.test), style="bold", markup=False)
+
+
+def _tested(test: SessionTest) -> str:
+    """Say how accurate a model is on test images; of old and new classes only where both are."""
+    said = f"accuracy on {counted(test.n, 'test image')} of the classes known: "
+    said += percent(test.accuracy)
+    parts = {
+        "old classes": test.old_accuracy,
+        "before this session": test.accuracy_before,
+        "new classes": test.new_accuracy,
+    }
+    if test.old_accuracy is None:
+        return said
+    shares = [f"{name} {percent(share)}" for name, share in parts.items() if share is not None]
+    return f"{said} ({', '.join(shares)})"
 
 
 def _chosen(choice: TransformChoice) -> str:
@@ -163,6 +161,7 @@ def describe(path: Path) -> dict[str, Any]:
         else None,
         "form": head.form,
         "can_learn": kind in ("whole", "site"),
+        "remembered_photos": None if header.photos is None else len(header.photos.digests),
         "statistics_only": kind == "sums",
         "site": header.site,
         "merged": [
@@ -208,12 +207,12 @@ def show_model(described: dict[str, Any]) -> None:
         console.print(f"{n} more images are of classes that were forgotten", markup=False)
     blocks = ", ".join(map(str, described["layers"]))
     console.print(
-        f"{described['path']}: {human_bytes(described['bytes'])}, {len(counts)} classes, "
-        f"{sum(counts.values())} images\n"
+        f"{described['path']}: {human_bytes(described['bytes'])}, "
+        f"{counted(len(counts), 'class')}, {counted(sum(counts.values()), 'image')}\n"
         f"encoder {described['encoder']} ({described['weights_sha256'][:12]}), "
         f"transform {described['transform']}, views {described['views']}, blocks {blocks}, "
         f"D = {described['n_components']}, λ = {described['ridge']:g}{_chosen_by(described)}"
-        f"{_texts(described)}\n"
+        f"{_texts(described)}{_remembered(described)}\n"
         f"{_what_for(described)}{_undoable(described)}",
         markup=False,
     )
@@ -233,6 +232,13 @@ def _texts(described: dict[str, Any]) -> str:
         return ""
     n = len(set(texts["classes"]))
     return f", text of {counted(n, 'class')}, each as {texts['weight']:g} photos"
+
+
+def _remembered(described: dict[str, Any]) -> str:
+    """Say of how many photos there are digests."""
+    if (n := described["remembered_photos"]) is None:
+        return ""
+    return f"\nit remembers {counted(n, 'photo')} by digests"
 
 
 def _undoable(described: dict[str, Any]) -> str:

@@ -116,8 +116,8 @@ def _opened(
 
 
 def _welcome(model: Path, address: str, classifier: "ImageClassifier", quiet: bool) -> None:
-    from visvm.cli.reporting import counted
     from visvm.cli.terminal import out
+    from visvm.model.formats import counted
 
     if not quiet:
         n = len(classifier.classes_)

@@ -334,6 +334,7 @@ def _show(moves: Sequence[Move], output: Path, link: bool) -> None:
 def _tell(moves: Sequence[Move], output: Path, link: bool, dry_run: bool) -> None:
     """Say what was done, or would be."""
     from visvm.cli.terminal import out
+    from visvm.model.formats import counted
 
     if dry_run:
         _show(moves, output, link)
@@ -342,7 +343,7 @@ def _tell(moves: Sequence[Move], output: Path, link: bool, dry_run: bool) -> Non
     n_unknown = sum(move.unknown for move in moves)
     n_folders = len({Path(move.target).parent for move in moves})
     out().print(
-        f"{shown(output)}: {'linked' if link else 'copied'} {n} photos; {n_there} were there "
-        f"already; {n_unknown} of all show none of the classes; {n_folders} folders",
+        f"{shown(output)}: {'linked' if link else 'copied'} {counted(n, 'photo')}; {n_there} there "
+        f"already; {n_unknown} of all as none of these; {counted(n_folders, 'folder')}",
         markup=False,
     )

@@ -16,17 +16,19 @@ from visvm.head.calibration import log_likelihoods, probabilities
 from visvm.head.nearness import spread_of
 from visvm.head.products import Array, Indices
 
-# Of nearly the same picture are features about their mean whose cosine is so large, and which are
-# so much closer than samples of their classes are to one another: benchmarks/ALIKE.md.
-_ALIKE, _CLOSER = 0.85, 0.2
 _NEAREST = 3  # samples that decide whether one is unlike all others
 _FAR, _LEAST_DEVIATION = 3.5, 0.05
-_SHRINKAGE = 0.9  # towards the same scatter in every direction: benchmarks/CHECK.md
 _LEAST_SCATTER = 1e-12
 _UNIT = 4.0  # of affinities, so that those of most images lie on the grid of calibration
 _ROWS = 1024  # compared with all others at once
 _MOST_OF_A_CLASS = 200  # that are compared to find how close samples of a class are
 
+
+SHRINKAGE: Final = 0.9
+"""Of the scatter within classes, towards the same in every direction: benchmarks/CHECK.md."""
+
+ALIKE: Final = (0.85, 0.2)
+"""The limits by which samples are of nearly the same picture: benchmarks/ALIKE.md."""
 
 CONFIDENT: Final = 0.99
 """From this confidence on, a label is called wrong: benchmarks/CHECK.md."""
@@ -59,7 +61,7 @@ class Doubts:
     loses: NDArray[np.bool_]
 
 
-def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) -> Doubts:
+def doubts_of(scores: Array, targets: Indices) -> Doubts:
     """Compare labels with leave-one-out scores.
 
     Parameters
@@ -67,8 +69,6 @@ def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) ->
     scores : array of shape (n, C)
     targets : array of shape (n,)
         Columns of the samples' own classes.
-    measured : array of shape (49,), optional
-        Log-likelihoods of other samples, which count for the confidence as well.
 
     Examples
     --------
@@ -84,14 +84,17 @@ def doubts_of(scores: Array, targets: Indices, measured: Array | float = 0.0) ->
     others = scores.copy()
     others[rows, targets] = -np.inf
     suggested = others.argmax(axis=1)
-    chances = probabilities(scores, log_likelihoods(scores, targets) + measured)
+    chances = probabilities(scores, log_likelihoods(scores, targets))
     loses = others[rows, suggested] > scores[rows, targets]
     own, best = chances[rows, targets], chances[rows, suggested]
     return Doubts(suggested, 1.0 - own, best, loses)
 
 
 def unlearned_affinities(
-    features: NDArray[np.floating], targets: Indices, learned: NDArray[np.bool_]
+    features: NDArray[np.floating],
+    targets: Indices,
+    learned: NDArray[np.bool_],
+    shrinkage: float = SHRINKAGE,
 ) -> Array:
     """Return how close samples are to every class, (n, C), each as if it had not been learned.
 
@@ -105,6 +108,8 @@ def unlearned_affinities(
         Their classes, from 0.
     learned : array of shape (n,)
         Which of them count; every class has some.
+    shrinkage : float
+        Towards the same scatter in every direction.
     """
     X, own = features.astype(np.float64), targets[learned]
     counts = np.bincount(own).astype(np.float64)
@@ -112,7 +117,7 @@ def unlearned_affinities(
     np.add.at(means, own, X[learned])
     means /= counts[:, None]
     away = X[learned] - means[own]
-    return affinities(X, X, targets, learned, (means, away.T @ away, counts))
+    return affinities(X, X, targets, learned, (means, away.T @ away, counts), shrinkage)
 
 
 def affinities(
@@ -121,6 +126,7 @@ def affinities(
     targets: Indices,
     learned: NDArray[np.bool_],
     moments: tuple[Array, Array, Array],
+    shrinkage: float = SHRINKAGE,
 ) -> Array:
     """Return ``unlearned_affinities`` by what is known of classes.
 
@@ -134,13 +140,15 @@ def affinities(
         Which of them are in the means and the scatter.
     moments : arrays of shape (C, d), (d, d) and (C,)
         Means of the classes, the scatter within them, and their numbers of samples.
+    shrinkage : float
+        As in ``unlearned_affinities``.
     """
     means, scatter, counts = moments
     within = max(float(counts.sum()) - len(counts), 1.0)
-    spread = spread_of(means, scatter, within, _SHRINKAGE)
+    spread = spread_of(means, scatter, within, shrinkage)
     squares = spread.squares(features)
     rows, columns = np.flatnonzero(learned), targets[learned]
-    part = (1.0 - _SHRINKAGE) / within
+    part = (1.0 - shrinkage) / within
     squares[rows] = spread.unlearned_squares(features[rows], own[rows], columns, counts, part)
     usual = float(squares[rows, columns].mean()) if len(rows) else 1.0
     return np.asarray(-_UNIT * squares / max(usual, _LEAST_SCATTER))
@@ -162,7 +170,9 @@ class Likeness:
     gaps: Array
 
 
-def likeness_of(features: NDArray[np.floating], targets: Indices) -> Likeness:
+def likeness_of(
+    features: NDArray[np.floating], targets: Indices, limits: tuple[float, float] = ALIKE
+) -> Likeness:
     """Compare all samples with one another.
 
     Parameters
@@ -170,6 +180,9 @@ def likeness_of(features: NDArray[np.floating], targets: Indices) -> Likeness:
     features : array of shape (n, d)
     targets : array of shape (n,)
         Their classes.
+    limits : pair of float
+        The least cosine of features about their mean, and how much closer two samples of nearly the
+        same picture are than samples of their classes are to one another.
 
     Examples
     --------
@@ -179,7 +192,7 @@ def likeness_of(features: NDArray[np.floating], targets: Indices) -> Likeness:
     """
     units = (features - features.mean(axis=0)).astype(np.float32)
     units /= np.maximum(np.linalg.norm(units, axis=1, keepdims=True), 1e-12)
-    least = np.maximum(_ALIKE, 1.0 - _CLOSER * _gaps(units, targets))
+    least = np.maximum(limits[0], 1.0 - limits[1] * _gaps(units, targets))
     pairs, gaps = [np.empty((0, 2), dtype=np.intp)], np.zeros(len(units))
     nearest = min(_NEAREST, len(units) - 1)
     for begin in range(0, len(units), _ROWS):

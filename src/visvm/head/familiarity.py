@@ -99,6 +99,15 @@ def unlearned_strangeness(
     return strangeness(squares, scores[some])
 
 
+def scatter_within(spread: Spread, sums: Statistics) -> Array:
+    """Return the scatter within classes of these sums, (d, d), of which their spread was made."""
+    factor = np.linalg.inv(spread.root)
+    metric = factor.T @ factor
+    size = metric.trace() / len(metric)
+    metric[np.diag_indices(len(metric))] -= _SHRINKAGE * size
+    return np.asarray(_freedom(sums) / (1.0 - _SHRINKAGE) * metric)
+
+
 def tallied(distances: Array) -> Array:
     """Return how many of these distances, (n,), are next to each of the grid, (161,)."""
     step = np.log(DISTANCES[1] / DISTANCES[0])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from visvm.encoders.cache import FeatureCache, opened_cache
 from visvm.encoders.encoder import Encoder, LayerFeatures
 from visvm.encoders.pipeline import encode_files
-from visvm.encoders.sources import Source, content_of
+from visvm.encoders.sources import RemoteFile, Source, content_of
 from visvm.encoders.transform import Transform
 from visvm.head.checks import Labels
 from visvm.head.doubts import (
@@ -129,7 +129,11 @@ class _Found:
         if self.given.key in self.model.learned:
             return known
         held = self.model.head.holds(self.features[:, 0])
-        return np.zeros_like(known) if held is None else known & held
+        found = np.zeros_like(known) if held is None else held
+        if self.model.photos is not None:
+            contents = contents_of([self.given.sources[photo.place] for photo in self.photos])
+            found = found | np.array(self.model.photos.known(contents), dtype=bool)
+        return known & found
 
     @cached_property
     def same(self) -> list[list[int]]:
@@ -266,6 +270,11 @@ def _size(source: Source) -> int | None:
         return source.stat().st_size
     except OSError:
         return -1
+
+
+def contents_of(sources: list[Source]) -> list[bytes | None]:
+    """Return the digest of every file; None of those at URIs, which are not read again for it."""
+    return [None if isinstance(each, RemoteFile) else photo_digest(each) for each in sources]
 
 
 def photo_digest(source: Source) -> bytes | None:

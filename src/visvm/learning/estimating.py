@@ -31,15 +31,19 @@ class Unlearned:
         Among all classes known.
     targets : array of shape (n,)
         Columns of their classes.
+    affinities : array of shape (n, C) or None
+        How close they are to the classes (``doubts.py``): these tell better than scores whether a
+        label is wrong, and a check goes by them.
     """
 
     labels: Labels
     scores: Array
     targets: Indices
+    affinities: Array | None
 
 
 def estimated(
-    found: Unlearned, counts: Sequence[int], measured: Array, n_again: int, n_learned: int = 0
+    found: Unlearned, counts: Sequence[int], n_again: int, n_learned: int = 0
 ) -> SessionEstimate | None:
     """Return how accurate a model is, as photos of the last session tell; None of one class.
 
@@ -49,8 +53,6 @@ def estimated(
     counts : sequence of int
         Images of every class known. The only one of a class is left out: without it, nothing is
         known of the class.
-    measured : array of shape (49,)
-        As in ``doubts_of``.
     n_again : int
         Photos that the session has twice.
     n_learned : int
@@ -61,8 +63,10 @@ def estimated(
         return None
     scores, targets, labels = found.scores[some], found.targets[some], found.labels[some]
     right = scores.argmax(axis=1) == targets
-    doubts = doubts_of(scores, targets, measured)
-    n_wrong = int((doubts.loses & (doubts.confidence >= sure(len(labels)))).sum())
+    n_wrong = 0
+    if found.affinities is not None:
+        doubts = doubts_of(found.affinities[some], targets)
+        n_wrong = int((doubts.loses & (doubts.confidence >= sure(len(labels)))).sum())
     classes, places = np.unique(labels, return_inverse=True)
     n = np.bincount(places)
     shares = np.bincount(places, weights=right) / n

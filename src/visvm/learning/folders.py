@@ -6,6 +6,7 @@ from pathlib import Path
 from visvm.encoders.images import find_images, is_image_name
 from visvm.encoders.sources import Source, expanded, is_uri, list_classes
 from visvm.errors import InputError, shown
+from visvm.model.formats import counted
 from visvm.model.labels import some_of
 
 SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
@@ -46,7 +47,7 @@ def _in_folder(folder: Path) -> list[tuple[Source, tuple[str, ...]]]:
     ]
     loose = [child for child in children if child.is_file() and is_image_name(child)]
     if not classes:
-        what = f"{len(loose)} images and no sub-folder" if loose else "nothing"
+        what = f"{counted(len(loose), 'image')} and no sub-folder" if loose else "nothing"
         raise InputError(
             f"{shown(folder)} has {what} in it. Sort the images into one sub-folder per class, "
             "named after it.",

@@ -12,11 +12,16 @@ from visvm.encoders.transform import Transform
 from visvm.errors import InputError
 from visvm.head.calibration import log_likelihoods
 from visvm.head.checks import check_one_kind
-from visvm.head.familiarity import DISTANCES, tallied, unlearned_strangeness
+from visvm.head.doubts import affinities
+from visvm.head.familiarity import DISTANCES, scatter_within, tallied, unlearned_strangeness
 from visvm.head.head import Head
+from visvm.head.lift import Features
 from visvm.head.memory import peak_bytes
+from visvm.head.nearness import Spread
+from visvm.head.products import Array, Indices
 from visvm.head.scatter import ThinScatter
 from visvm.head.settle import Settled
+from visvm.head.statistics import Statistics
 from visvm.head.texts import TextSamples
 from visvm.learning.estimating import Unlearned, copies_among, estimated
 from visvm.learning.labelled import (
@@ -27,6 +32,7 @@ from visvm.learning.labelled import (
     none_readable,
 )
 from visvm.learning.local import LocalEngine
+from visvm.learning.remembering import contents_to_remember, remembered
 from visvm.learning.texts import require_kin
 from visvm.learning.work import Engine, Learned, Work
 from visvm.model import changes
@@ -39,6 +45,9 @@ from visvm.model.results import (
 )
 from visvm.model.state import Calibration, EncoderId, Model
 from visvm.progress import Progress
+
+Nearness = tuple[Spread, Statistics, Array, Indices, Array]
+"""How images scatter; of images: sums, features, classes; and how many there are of each class."""
 
 _FEW_ARE_ENOUGH = 128  # photos by which accuracy is estimated, where they cost a solve each
 
@@ -70,7 +79,7 @@ def learn_session(
         _Clock(work.chosen_since),
         set() if model is None else set(model.classes.tolist()),
     )
-    key = work.images.key  # before the files may change
+    key, contents = work.images.key, contents_to_remember(model, work)  # before files may change
     if model is not None:
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
     held_out = None
@@ -87,6 +96,7 @@ def learn_session(
         after = (_unlearned(work, head) if model is None else model).with_head(head)
         calibration, estimate = _calibrated(after, work, learned, progress)
     clock.lap("learn")
+    photos, estimate = remembered(after.photos, contents, learned, estimate)
     report = _report(work, learned, head, known, len(after.sessions) + 1)
     choice = _ridge_choice(summed.settled, head.settled)
     report = replace(report, ridge_choice=choice, estimate=estimate)
@@ -94,7 +104,7 @@ def learn_session(
         report = _tested(report, model, after, held_out.only({*known, *report.new_classes}))
         clock.lap("test")
     report = replace(report, seconds=clock.seconds, peak_memory=peak_bytes())
-    return changes.learned(after, calibration, report, key), report
+    return changes.learned(replace(after, photos=photos), calibration, report, key), report
 
 
 def _with_texts(head: Head, texts: TextSamples) -> Head:
@@ -241,15 +251,13 @@ def _calibrated(
     rows = np.array([features[place] for place in places])
     scores = head.leave_one_out_scores(rows, labels)[:, named]
     targets = np.searchsorted(model.classes, labels)
-    found = Unlearned(labels, scores, targets)
+    parts = _nearness(model, rows, targets)
+    near = None if parts is None else _affinities(parts)
+    found = Unlearned(labels, scores, targets, near)
     if wanted:
         distances = np.zeros(len(DISTANCES))
-        if model.spread is not None:
-            recovered = head.recovered(rows.reshape(-1, rows.shape[-1]))
-            recovered = recovered.reshape(*rows.shape[:2], -1)
-            counts = np.array(model.class_counts, dtype=np.float64)
-            parts = model.spread, head.statistics, recovered, scores, targets, counts
-            distances = tallied(unlearned_strangeness(*parts))
+        if parts is not None:
+            distances = tallied(unlearned_strangeness(*parts[:3], scores, *parts[3:]))
         # What was measured among fewer classes counts half from session to session.
         new = Calibration(log_likelihoods(scores, targets), n_classes, distances)
         measured = replace(new.plus(old, 0.5), n_classes=n_classes)
@@ -260,9 +268,27 @@ def _calibrated(
     if start is not None and _is_cheap(start):
         held = start.holds(rows[:, 0])
         n_learned = 0 if held is None else int(held.sum())
-    estimate = estimated(found, model.class_counts, old.likelihoods, n_again, n_learned)
+    estimate = estimated(found, model.class_counts, n_again, n_learned)
     progress("calibrating", 1, 1)
     return measured, estimate
+
+
+def _nearness(model: Model, rows: Features, targets: Indices) -> Nearness | None:
+    """Return by what learned images, (n, V, n_inputs), are compared with classes, if anything."""
+    if model.spread is None:
+        return None
+    recovered = model.head.recovered(rows.reshape(-1, rows.shape[-1]))
+    recovered = recovered.reshape(*rows.shape[:2], -1)
+    counts = np.array(model.class_counts, dtype=np.float64)
+    return model.spread, model.head.statistics, recovered, targets, counts
+
+
+def _affinities(parts: Nearness) -> Array:
+    """Return how close learned images are to every class, as if unlearned, (n, C)."""
+    spread, sums, features, targets, counts = parts
+    every = np.ones(len(targets), dtype=bool)
+    moments = spread.centres, scatter_within(spread, sums), counts
+    return affinities(features[:, 0], features.mean(axis=1), targets, every, moments)
 
 
 def _is_cheap(start: Head) -> bool:

@@ -55,6 +55,8 @@ class Work:
         Which views of every image are learned; together they count as one image.
     chosen_since : float or None
         When it was begun to choose by trying, by ``time.perf_counter``.
+    remember : bool or None
+        Whether the model is to remember photos by digests; None where that stays as it is.
     """
 
     images: Labelled
@@ -70,6 +72,7 @@ class Work:
     encoder_choice: EncoderChoice | None = None
     views: str = "one"
     chosen_since: float | None = None
+    remember: bool | None = None
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

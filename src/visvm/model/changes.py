@@ -70,10 +70,13 @@ def learned(
     return after if key is None else replace(after, learned=(*model.learned, key)[-MOST_KEYS:])
 
 
-def forgotten(model: Model, features: Features, labels: Labels) -> Model:
+def forgotten(
+    model: Model, features: Features, labels: Labels, contents: Iterable[bytes | None] = ()
+) -> Model:
     """Return the model that has never learned these images; sessions and calibration stay.
 
-    `features`, (n, V, n_inputs), are those of all views that were learned.
+    `features`, (n, V, n_inputs), are those of all views that were learned, `contents` digests of
+    the files.
     """
     require_sums(model, "forget")
     try:
@@ -86,7 +89,8 @@ def forgotten(model: Model, features: Features, labels: Labels) -> Model:
             "leave impossible sums. Give the very photos that were learned.",
             code=error.code,
         ) from error
-    after = replace(model.with_head(head), learned=())
+    photos = None if model.photos is None else model.photos.minus(contents)
+    after = replace(model.with_head(head), learned=(), photos=photos)
     classes = tuple(dict.fromkeys(labels.tolist()))
     return with_event(after, "forget", n_images=len(labels), classes=classes)
 
@@ -237,6 +241,7 @@ def for_prediction(model: Model) -> Model:
         sums_on_disk=False,
         requests=(),
         change=None,
+        photos=None,
     )
 
 

@@ -32,7 +32,9 @@ class SessionEstimate:
     n_again : int
         Photos of the whole session that it has twice under the same label.
     n_learned : int
-        Photos among those scored that were learned before, as far as ``Head.holds`` tells.
+        Photos that were learned before, as far as the sums or digests (``remembered.py``) tell.
+    n_compared : int
+        Of how many photos these are; 0 where they are of those scored.
     """
 
     n: int
@@ -41,6 +43,7 @@ class SessionEstimate:
     n_wrong: int = 0
     n_again: int = 0
     n_learned: int = 0
+    n_compared: int = 0
 
     def renamed(self, old: Label, new: Label) -> "SessionEstimate":
         """Return the estimate in which a class has another name."""
@@ -51,7 +54,8 @@ class SessionEstimate:
     def counts(self) -> tuple[int, ...]:
         """Every number of photos in it."""
         worst = (each.n for each in self.worst)
-        return (self.n, self.n_wrong, self.n_again, self.n_learned, *worst)
+        found = self.n_wrong, self.n_again, self.n_learned
+        return (self.n, *found, self.n_compared, *worst)
 
 
 def estimate_notes(estimate: SessionEstimate | None) -> list[str]:
@@ -81,6 +85,7 @@ def estimate_notes(estimate: SessionEstimate | None) -> list[str]:
         notes.append(f"{' and '.join(doubts)}; a check names {which}.")
     if estimate.n_learned:
         were = "was" if estimate.n_learned == 1 else "were"
-        fact = f"{estimate.n_learned} of {estimate.n} photos {were} learned before"
+        of = estimate.n_compared or estimate.n
+        fact = f"{estimate.n_learned} of {of} photos {were} learned before"
         notes.append(f"{fact}, and count twice now; undo, if that is not meant.")
     return notes

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from visvm.model.formats import counted
 from visvm.model.labels import Label, some_of
 from visvm.model.results import SessionReport
 
@@ -62,6 +63,6 @@ def last_change(sessions: Sequence[SessionReport], events: Sequence[Event]) -> s
     if events and events[-1].after_session >= len(sessions):
         return events[-1].said
     if sessions:
-        n = sessions[-1].n_images
-        return f"learned session {sessions[-1].session} ({n} {'image' if n == 1 else 'images'})"
+        images = counted(sessions[-1].n_images, "image")
+        return f"learned session {sessions[-1].session} ({images})"
     return None

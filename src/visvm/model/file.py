@@ -134,6 +134,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         requests=list(model.requests),
         change=model.change,
         events=list(model.events),
+        photos=model.photos,
         kind=model.kind,
     )
     tensors |= {**sums, "calibration": model.calibration.likelihoods}
@@ -246,6 +247,7 @@ def _unpacked(path: Path, header: Header, tensors: Tensors, *, sums: bool) -> Mo
             spread=read_spread(labels, settled.lift.kernel_map.n_inputs, tensors),
             change=header.change,
             events=tuple(header.events),
+            photos=header.photos,
         )
 
 

@@ -17,6 +17,17 @@ def percent(share: float | None, decimals: int = 1, unit: str = " %") -> str:
     return "–" if share is None else f"{100 * share:.{decimals}f}{unit}"
 
 
+def counted(n: int, what: str) -> str:
+    """Return so many of something.
+
+    Examples
+    --------
+    >>> counted(1, "image"), counted(2, "new class")
+    ('1 image', '2 new classes')
+    """
+    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('class') else 's'}"
+
+
 def as_cell(text: object) -> object:
     """Return text for a table such that no spreadsheet runs it: a formula after an apostrophe.
 

@@ -3,9 +3,10 @@
 It has a ``kind``, ``encoder``, ``head``, ``classes``, ``counts``, ``sessions`` and, where they are
 known, ``calibrated_classes``, ``site``, ``merged``, ``learned`` (keys of the last sessions,
 ``Labelled.key``), ``requests`` (that the service has answered), ``change`` (a digest of the last
-command, ``changes.noted``), ``events`` (changes other than sessions) and ``before`` (digest of the
-file that this one replaced, where that is kept: ``undo.py``). A file without a ``kind`` is older;
-its parts show it.
+command, ``changes.noted``), ``events`` (changes other than sessions), ``photos`` (salted digests of
+those learned, if the owner wants that: ``remembered.py``) and ``before`` (digest of the file that
+this one replaced, where that is kept: ``undo.py``). A file without a ``kind`` is older; its parts
+show it.
 """
 
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from visvm.head.selection import RidgeBasis
 from visvm.head.texts import TEXT_WEIGHT
 from visvm.model.events import Event
 from visvm.model.labels import Label
+from visvm.model.remembered import RememberedPhotos
 from visvm.model.results import SessionReport
 from visvm.model.state import AnsweredRequest, EncoderId, FileKind, MergedSite
 
@@ -83,6 +85,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     requests: list[AnsweredRequest] = []
     change: SessionKey | None = None
     events: list[Event] = []
+    photos: RememberedPhotos | None = None
     before: SessionKey | None = None
     journal: JournalNote | None = None
     kind: FileKind | None = None

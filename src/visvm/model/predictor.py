@@ -31,6 +31,7 @@ from visvm.head.products import Array
 from visvm.head.settle import HeadOptions
 from visvm.model import file as model_file
 from visvm.model.exporter import Exporter
+from visvm.model.formats import counted
 from visvm.model.levels import SURE
 from visvm.model.over_time import Moment, moments
 from visvm.model.results import Prediction
@@ -85,7 +86,8 @@ class ImagePredictor(Exporter):
         return {**vars(self), "_encoder": encoder, "cache": cache}
 
     def __repr__(self) -> str:
-        known = f"{len(self.classes_)} classes, {len(self.history_)} sessions"
+        sessions = counted(len(self.history_), "session")
+        known = f"{counted(len(self.classes_), 'class')}, {sessions}"
         return f"{type(self).__name__}({self.encoder_name!r}: {known})"
 
     # The file

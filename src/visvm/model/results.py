@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from visvm.model.estimate import SessionEstimate
-from visvm.model.formats import percent
+from visvm.model.formats import counted, percent
 from visvm.model.labels import Label
 from visvm.model.notebook import html_table
 
@@ -84,7 +84,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         worst = sorted(self.per_class.items(), key=lambda item: item[1].accuracy)
         rows = [(label, each.n, percent(each.accuracy)) for label, each in worst]
-        title = f"accuracy on {self.n} images: {percent(self.accuracy)}; by class, worst first"
+        accuracy = f"accuracy on {counted(self.n, 'image')}: {percent(self.accuracy)}"
+        title = f"{accuracy}; by class, worst first"
         return html_table(title, ["class", "images", "accuracy"], rows)
 
 
@@ -269,7 +270,8 @@ class SessionReport:
     estimate: SessionEstimate | None = None
 
     def _repr_html_(self) -> str:
-        title = f"session {self.session}: {self.n_images} images, {self.n_classes} classes known"
+        images, classes = counted(self.n_images, "image"), counted(self.n_classes, "class")
+        title = f"session {self.session}: {images}, {classes} known"
         news = [(label, "new") for label in self.new_classes]
         rows = [*news, *((label, "known before") for label in self.returning_classes)]
         return html_table(title, ["class", ""], rows)

@@ -217,6 +217,7 @@ class SiteStatistics:
             sites=tuple(replace(each, file="") for each in model.sites),
             change=None,
             events=(),
+            photos=None,
         )
         model_file.write(Path(path), nameless)
 

@@ -18,6 +18,7 @@ from visvm.head.products import Array
 from visvm.model.events import Event
 from visvm.model.labels import FORGOTTEN, Label
 from visvm.model.levels import SURE, Levels
+from visvm.model.remembered import RememberedPhotos
 from visvm.model.results import Prediction, SessionReport
 
 FileKind = Literal["whole", "predictor", "site", "sums", "journal"]
@@ -167,6 +168,8 @@ class Model:
         By which the last command is known when it comes again (``changes.noted``).
     events : tuple of Event
         Changes other than sessions, the last one last.
+    photos : RememberedPhotos or None
+        Photos learned, by salted digests; None where they are not to be remembered.
     """
 
     encoder: EncoderId
@@ -182,6 +185,7 @@ class Model:
     spread: Spread | None = None
     change: str | None = None
     events: tuple[Event, ...] = ()
+    photos: RememberedPhotos | None = None
 
     def with_head(self, head: Head) -> "Model":
         """Return the model with another head, which is solved and has its sums."""
