@@ -47,7 +47,8 @@ LEARN = """async ([fused, labels, width]) => {
   const worker = new Worker("worker.js", { type: "module" });
   const made = await new Promise((resolve) => {
     worker.onmessage = ({ data }) => data.result && resolve(data.result);
-    worker.postMessage({ kind: "learn", settled, fused: Float32Array.from(fused), labels, width });
+    const what = { kind: "learn", settled, fused: Float32Array.from(fused), labels, width };
+    worker.postMessage({ id: 1, what });
   });
   const link = document.querySelector("#download");
   link.href = URL.createObjectURL(made.file);
