@@ -27,6 +27,7 @@ PAGES = sorted(
     if path.name not in WRITTEN_BY_COMMANDS
 )
 OTHER_PROGRAMS = {"pip", "make", "docker", "curl", "export", "python", "g++", "./ask", "cp"}
+OTHER_PROGRAMS |= {"mkdir", "npm", "tar", "mv", "ln"}
 # needs what is not here: a cluster, a hub, a camera, data sets, npm, minutes, a second site
 ONLY_READ = re.compile(
     r"--ray|facebook/|--camera|\bbench\b|\breport\b|doctor|weights fetch|--web|text encode"
@@ -102,7 +103,7 @@ def test_every_command_runs(visvm, place, page):
         write_clip(place / "feeder.mp4")
     for words in commands(page):
         program, *_ = words
-        if program == "cp":
+        if program == "cp" and "$" not in words[1]:
             shutil.copy(*words[1:])
         if program != "visvm":
             assert program in OTHER_PROGRAMS, f"{page}: {program}"
