@@ -9,6 +9,7 @@ import shutil
 import threading
 from pathlib import Path
 
+import onnxruntime
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
@@ -58,6 +59,12 @@ def packed():
     if shutil.which("npm") is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("npm is not installed")
     return runtime.load_runtime(silent)
+
+
+@pytest.fixture
+def at_hand(packed, monkeypatch):
+    """The runtime, which is not read and checked again for every folder."""
+    monkeypatch.setattr(runtime, "load_runtime", lambda *_: packed)
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +262,7 @@ def test_a_new_model_is_taught_without_a_server(exported, served, browser, tmp_p
     assert taught.learn(folder / "photos").n_classes == 5
 
 
-def test_without_teaching(exported, packed, tmp_path):
+def test_without_teaching(exported, at_hand, tmp_path):
     exported[1].export_web(tmp_path / "site")
     assert not [each for each in (tmp_path / "site").iterdir() if "teach" in each.name]
     assert not (tmp_path / "site/settled.visvm").exists()
@@ -268,7 +275,7 @@ def test_without_teaching(exported, packed, tmp_path):
     assert not (tmp_path / "linear").exists()
 
 
-def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
+def test_again_it_is_done_and_other_folders_stay(exported, at_hand, tmp_path):
     folder, model = exported
     assert model.export_web(folder / "site", teach=True).already_done
     assert model.export_web(folder / "site", top=2, replaces=True).already_done is False
@@ -291,14 +298,14 @@ def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
     (folder / "site/mine.html").unlink()
 
 
-def test_into_the_working_folder(exported, packed, tmp_path, monkeypatch):
+def test_into_the_working_folder(exported, at_hand, tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     monkeypatch.chdir(tmp_path / "site")
     with refused("folder-foreign", ModelFileError):
         exported[1].export_web(Path(), replaces=True)
 
 
-def test_files_of_two_exports_have_two_names(exported, packed, tmp_path):
+def test_files_of_two_exports_have_two_names(exported, at_hand, tmp_path):
     names = set()
     for top in (1, 2):
         exported[1].export_web(tmp_path / str(top), top=top)
@@ -307,10 +314,14 @@ def test_files_of_two_exports_have_two_names(exported, packed, tmp_path):
         assert (tmp_path / str(top) / said["files"]["model"]).stat().st_size == said["bytes"][
             "model"
         ]
+        content = gzip.decompress((tmp_path / str(top) / said["files"]["model"]).read_bytes())
+        assert len(content) > 1.05 * said["bytes"]["model"]
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        assert session.get_outputs()[2].shape == ["n", top]
     assert len(names) == 2
 
 
-def test_a_full_disk_leaves_nothing(exported, packed, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_nothing(exported, at_hand, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 

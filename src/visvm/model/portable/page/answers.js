@@ -73,8 +73,8 @@ export class Model {
 /** A photo, upright, in the colours that are stored, as visvm reads photos. @param {Blob} file */
 export const opened = (file) => createImageBitmap(file, { imageOrientation: "from-image", colorSpaceConversion: "none" });
 
-/** What is shown while a model loads. @param {About} said @param {HTMLElement} status @param {HTMLProgressElement} bar */
-export function shown(said, status, bar) {
+/** Return what shows how far the loading of a model is. @param {About} said @param {HTMLElement} status @param {HTMLProgressElement} bar */
+export function showLoading(said, status, bar) {
   const megabytes = Math.ceil((said.bytes.model + said.bytes.wasm) / 1e6);
   bar.hidden = false;
   return (/** @type {number} */ share) => {

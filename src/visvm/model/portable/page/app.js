@@ -1,6 +1,6 @@
 // The page: photos and the camera in, answers out.
 
-import { about, Model, opened, row, shown } from "./answers.js";
+import { about, Model, opened, row, showLoading } from "./answers.js";
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
 const at = (id) => /** @type {T} */ (document.getElementById(id));
@@ -30,7 +30,7 @@ async function start() {
   }
   list(said.labels);
   at("teach").hidden = !said.teach;
-  const model = await Model.load(said, shown(said, status, bar));
+  const model = await Model.load(said, showLoading(said, status, bar));
   bar.hidden = true;
   say(`Ready (${model.engine}).`);
   listen(model);

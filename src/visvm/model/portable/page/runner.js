@@ -57,7 +57,7 @@ async function load(said, progress) {
   ort = await import(said.files.runtime);
   ort.env.wasm.wasmBinary = await unpacked(wasm);
   ort.env.wasm.numThreads = self.crossOriginIsolated ? 0 : 1;
-  const content = new Uint8Array(await model.arrayBuffer());
+  const content = new Uint8Array(await unpacked(model));
   const gpu = /** @type {any} */ (navigator).gpu;
   if (gpu && (await gpu.requestAdapter().catch(() => null))) {
     try {

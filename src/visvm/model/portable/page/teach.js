@@ -1,6 +1,6 @@
 // The teaching page: photos of new classes in, a model file out.
 
-import { about, Model, opened, row, shown } from "./answers.js";
+import { about, Model, opened, row, showLoading } from "./answers.js";
 import { asking } from "./calls.js";
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
@@ -36,7 +36,7 @@ async function start() {
   const settled = await (await fetch(said.teach.file)).arrayBuffer();
   for (const each of [...new Set([...WIDTHS, own])].sort((a, b) => a - b)) width.add(new Option(String(each)));
   width.value = String(WIDTHS[1]);
-  const model = await Model.load(said, shown(said, status, bar));
+  const model = await Model.load(said, showLoading(said, status, bar));
   bar.hidden = true;
   say(`Ready (${model.engine}).`);
   input("photos").onchange = () => add(model, Array.from(input("photos").files ?? [], (file) => [input("name").value, file]));
