@@ -2,9 +2,11 @@
 
     python benchmarks/export.py --data DATA [--classes 100] [--images 1000] [PART…]
 
-Learns CUB-200 birds from ten of the training photos of each class, and asks about ten others, so
-that features which are in the cache serve: only the exported files encode anew. Each part is kept
-in export.json when it is done, and all that is kept is put into EXPORT.md.
+Learns CUB-200 birds from ten of the training photos of each class, and asks about test photos, so
+that features which are in the cache serve: only the exported files encode anew. As these photos
+are as large as the encoder's square, the part *resized* asks about them as 500 × 375 pixels. Each
+part is kept in export.json when it is done, and all that is kept is put into EXPORT.md. With
+--work, what was cut off goes on where it was.
 """
 
 import argparse
@@ -25,20 +27,36 @@ from PIL import Image
 from visvm import ImageClassifier
 
 HERE = Path(__file__).parent
-LEARNED = ASKED = 10  # photos of a class
+LEARNED = 10  # photos of a class
 BATCH = 8  # as that of predict
 PRECISIONS = ("float32", "float16", "int8")
 DYNAMIC = "int8 products"
 PAGES, PAGE_PHOTOS = ("page int8", "page float16"), 20
+RESIZED, SIDES = "float32 resized", (500, 375)  # as photos of CUB were before they were made square
 KEPT = HERE / "export.json"
 
 
 def photos(data, n_classes):
     """Return the photos to learn and those to ask about, by class."""
     folders = sorted(path for path in (data / "cub200/train").iterdir() if path.is_dir())
-    files = [sorted(folder.iterdir()) for folder in folders[:n_classes]]
-    learned = [path for each in files for path in each[:LEARNED]]
-    return learned, [path for each in files for path in each[LEARNED : LEARNED + ASKED]]
+    learned = [path for each in folders[:n_classes] for path in sorted(each.iterdir())[:LEARNED]]
+    others = [data / "cub200/test" / each.name for each in folders[:n_classes]]
+    return learned, [path for each in others for path in sorted(each.iterdir())]
+
+
+def spaced(paths, n):
+    """Return n of the paths, evenly spaced; all of them if they are fewer."""
+    return [paths[place * len(paths) // n] for place in range(n)] if n < len(paths) else paths
+
+
+def resized(paths, folder):
+    """Return copies of photos that have to be resized."""
+    folder.mkdir(exist_ok=True)
+    for path in paths:
+        copy = folder / f"{path.parent.name}/{path.stem}.png"
+        copy.parent.mkdir(exist_ok=True)
+        Image.open(path).convert("RGB").resize(SIDES, Image.Resampling.BICUBIC).save(copy)
+    return [folder / f"{path.parent.name}/{path.stem}.png" for path in paths]
 
 
 def session_of(path):
@@ -46,20 +64,30 @@ def session_of(path):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-def answers(session, asked):
-    """Return all outputs of a file for photos."""
+def answers(session, asked, kept=None):
+    """Return all outputs of a file for photos; what is in the folder `kept` is not asked again."""
     names = [each.name for each in session.get_outputs()]
     found = []
     for first in range(0, len(asked), BATCH):
-        batch = [np.asarray(Image.open(path).convert("RGB")) for path in asked[first:][:BATCH]]
-        found.append(session.run(names, {"image": np.stack(batch)}))
+        path = None if kept is None else kept / f"{first}.npz"
+        if path is None or not path.exists():
+            batch = [np.asarray(Image.open(each).convert("RGB")) for each in asked[first:][:BATCH]]
+            outputs = session.run(names, {"image": np.stack(batch)})
+            if path is not None:
+                np.savez(path, *outputs)
+        else:
+            with np.load(path) as content:
+                outputs = list(content.values())
+        found.append(outputs)
     parts = zip(*found, strict=True)
     return dict(zip(names, map(np.concatenate, parts), strict=True))
 
 
-def compared(labels, wanted, path, asked):
+def compared(labels, wanted, path, asked, folder, part):
     """Return how the answers of a file compare with those of ``predict``, and which differ."""
-    found = answers(session_of(path), asked)
+    kept = folder / f"answers of {part}, {len(asked)}"
+    kept.mkdir(exist_ok=True)
+    found = answers(session_of(path), asked, kept)
     named = [labels[place] for place in found["top"][:, 0]]
     order = [[labels.index(label) for label, _ in each.top] for each in wanted]
     shares = np.array([[share for _, share in each.top] for each in wanted])
@@ -73,13 +101,17 @@ def compared(labels, wanted, path, asked):
         "n": len(asked),
         "MB": path.stat().st_size / 1e6,
         "equal": sum(a.label == b for a, b in zip(wanted, named, strict=True)),
+        "ordered": sum(
+            found["top"][row].tolist() == each[: found["top"].shape[1]]
+            for row, each in enumerate(order)
+        ),
         "away": float(away.max()),
         "known": float(np.abs(found["known"] - [each.known for each in wanted]).max()),
         "accuracy": 100 * right[1].mean(),
         "lost": lost.mean(),
         "error": lost.std() / np.sqrt(len(lost)),
         "differ": [
-            f"- {path.stem}: `{Path(each.path).name}` is {label} instead of {each.label}, "
+            f"- {part}: `{Path(each.path).name}` is {label} instead of {each.label}, "
             f"whose margin was {each.top[0][1] - each.top[1][1]:.4f}"
             for each, label in zip(wanted, named, strict=True)
             if each.label != label
@@ -186,14 +218,15 @@ def measured(options, kept, folder):
         times = timed(made, paths, asked[:BATCH], options.rounds)
         keep(kept, "times", {**of, "rounds": options.rounds, "ms": times})
     for part in options.parts:
-        n = options.images if part == "float32" else options.smaller
-        n = PAGE_PHOTOS if part in PAGES else n
-        if part == "times" or not n:
+        if part == "times":
             continue
-        chosen = asked[:: max(1, len(asked) // n)][:n]
+        chosen = spaced(asked, PAGE_PHOTOS if part in PAGES else options.images)
+        if part == RESIZED:
+            chosen = resized(chosen, folder / "resized")
         wanted = made.predict(chosen, top=len(labels))
-        if part in paths:
-            found = compared(labels, wanted, paths[part], chosen)
+        if part not in PAGES:
+            path = paths["float32" if part == RESIZED else part]
+            found = compared(labels, wanted, path, chosen, folder, part)
         else:
             precision = part.removeprefix("page ")
             found = in_browser(made, [each.label for each in wanted], chosen, folder, precision)
@@ -211,16 +244,17 @@ def keep(kept, part, found):
 
 def main():
     """Print everything, and keep it."""
-    parts = ("times", *PAGES, "int8", "float16", DYNAMIC, "float32")
+    parts = ("times", *PAGES, *PRECISIONS, RESIZED, DYNAMIC)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=parts, help=f"all by default: {parts}")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, help="folder that keeps model and files")
     parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--images", type=int, default=1000, help="asked of the float32 file")
-    parser.add_argument("--smaller", type=int, default=300, help="asked of the other files")
+    parser.add_argument("--images", type=int, default=1000, help="asked of each file")
     parser.add_argument("--rounds", type=int, default=9, help="of which the best counts")
     options = parser.parse_args()
+    if options.work is not None:
+        options.work.mkdir(parents=True, exist_ok=True)
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
     with tempfile.TemporaryDirectory() as name:
         measured(options, kept, options.work or Path(name))
@@ -230,17 +264,18 @@ def main():
 def page_text(kept):
     """Return the page."""
     times, own = kept["times"]["ms"], kept["times"]["ms"]["visvm predict"]
-    files = [name for name in (*PRECISIONS, DYNAMIC) if name in kept]
+    files = [name for name in (*PRECISIONS, RESIZED, DYNAMIC) if name in kept]
     rows = [
         {
             "file": name,
             "MB": f"{kept[name]['MB']:.1f}",
             "labels equal": f"{kept[name]['equal']} of {kept[name]['n']}",
+            "first five in order": f"{kept[name].get('ordered', '')}",
             "probabilities within": f"{kept[name]['away']:.1e}",
             "known within": f"{kept[name]['known']:.1e}",
             "points lost": f"{kept[name]['lost']:+.2f} ± {kept[name]['error']:.2f}",
-            "ms a photo": f"{times[name]:.0f}",
-            "× predict": f"{times[name] / own:.2f}",
+            "ms a photo": f"{times[name]:.0f}" if name in times else "",
+            "× predict": f"{times[name] / own:.2f}" if name in times else "",
         }
         for name in files
     ]
@@ -258,13 +293,15 @@ def page_text(kept):
     written = (
         f"Written by `python benchmarks/export.py --data DATA` on {os.cpu_count()} cores, with "
         f"other work on them, ONNX Runtime {onnxruntime.__version__}: {kept['times']['classes']} "
-        f"CUB-200 classes learned from {LEARNED} photos each with dinov2-s14 and D = 15 000, other "
+        f"CUB-200 classes learned from {LEARNED} photos each with dinov2-s14 and D = 15 000, test "
         f"photos asked. Times are the best of {kept['times']['rounds']} rounds in turn, {BATCH} "
         f"photos at a time; `visvm predict`, which encodes here too, took {own:.0f} ms a photo."
     )
     explained = (
         "*Points lost*: of accuracy, against `visvm predict`, with the standard error of the "
-        f"paired difference. *{DYNAMIC}*: the float32 file after ONNX Runtime's own "
+        f"paired difference. *{RESIZED}*: photos of {SIDES[0]} × {SIDES[1]} pixels, which file and "
+        "`visvm predict` make square each in its own way; the others are square as they are. "
+        f"*{DYNAMIC}*: the float32 file after ONNX Runtime's own "
         "`quantize_dynamic`, whose products are of 8 bits; `visvm export` does not offer it."
     )
     differ = [line for name in files for line in kept[name]["differ"]]

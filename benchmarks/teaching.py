@@ -10,6 +10,7 @@ the page's own worker. Prints what it finds, and keeps it in TEACHING.md beside 
 
 import argparse
 import functools
+import gzip
 import http.server
 import os
 import tempfile
@@ -47,7 +48,8 @@ LEARN = """async ([fused, labels, width]) => {
   const worker = new Worker("worker.js", { type: "module" });
   const made = await new Promise((resolve) => {
     worker.onmessage = ({ data }) => data.result && resolve(data.result);
-    worker.postMessage({ kind: "learn", settled, fused: Float32Array.from(fused), labels, width });
+    const what = { kind: "learn", settled, fused: Float32Array.from(fused), labels, width };
+    worker.postMessage({ id: 1, what });
   });
   const link = document.querySelector("#download");
   link.href = URL.createObjectURL(made.file);
@@ -58,8 +60,8 @@ LEARN = """async ([fused, labels, width]) => {
 
 def encoded(site, paths):
     """Return the fused features of photos by the file of a page, (n, d)."""
-    (file,) = site.glob("*.onnx")
-    session = session_of(file)
+    (file,) = site.glob("*.onnx.gz")
+    session = session_of(gzip.decompress(file.read_bytes()))
     images = ([np.asarray(Image.open(path).convert("RGB"))] for path in paths)
     return np.concatenate(
         [session.run(["fused"], {"image": np.stack(image)})[0] for image in images]

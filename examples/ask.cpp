@@ -1,6 +1,7 @@
 // Ask an exported model about a photo, with ONNX Runtime's C API only.
 //
-//     g++ -std=c++17 -O2 ask.cpp -I onnxruntime/include -L onnxruntime/lib -lonnxruntime -o ask
+//     g++ -std=c++17 -O2 ask.cpp -I onnxruntime/include -L onnxruntime/lib -lonnxruntime
+//         -Wl,-rpath,"$PWD/onnxruntime/lib" -o ask        (both lines are one command)
 //     visvm export birds.visvm birds.onnx
 //     ./ask birds.onnx photo.ppm
 //
@@ -39,7 +40,14 @@ static Photo read_ppm(const char* path) {
   std::string kind;
   int white = 0;
   Photo photo;
-  file >> kind >> photo.width >> photo.height >> white;
+  const auto next = [&file]() -> std::ifstream& {
+    while ((file >> std::ws).peek() == '#') file.ignore(1 << 20, '\n');  // a comment
+    return file;
+  };
+  next() >> kind;
+  next() >> photo.width;
+  next() >> photo.height;
+  next() >> white;
   file.get();
   photo.pixels.assign(std::istreambuf_iterator<char>(file), {});
   const auto whole = static_cast<size_t>(3 * photo.width * photo.height);

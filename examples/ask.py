@@ -3,7 +3,8 @@
     visvm export birds.visvm birds.onnx
     python ask.py birds.onnx photo.ppm
 
-A PPM file holds bare pixels; most image programs write it. With Pillow, any photo will do:
+A PPM file holds bare pixels; most image programs write it ("ffmpeg -i photo.jpg photo.ppm"). With
+Pillow, any photo will do:
 ``np.asarray(ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB"))``.
 """
 
@@ -24,7 +25,9 @@ def read_ppm(path):
     if header is None:
         sys.exit(f"{path} is not a binary PPM file of 8 bits.")
     width, height = map(int, header.groups())
-    pixels = np.frombuffer(content, np.uint8, 3 * width * height, offset=header.end())
+    pixels = np.frombuffer(content, np.uint8, offset=header.end())
+    if pixels.size != 3 * width * height:
+        sys.exit(f"{path} has {pixels.size} numbers instead of {width} × {height} × 3.")
     return pixels.reshape(height, width, 3)
 
 
@@ -43,4 +46,6 @@ def main(model, photo):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("Usage: python ask.py MODEL.onnx PHOTO.ppm")
     main(*sys.argv[1:])

@@ -60,6 +60,9 @@ def test_pixels_that_look_like_white_space_and_comments_in_a_ppm_file(tmp_path):
         path.write_bytes(wrong + pixels[6:])
         with pytest.raises(SystemExit, match="not a binary PPM"):
             read_ppm(path)
+    path.write_bytes(b"P6 2 2 255 " + pixels[1:])
+    with pytest.raises(SystemExit, match="11 numbers"):
+        read_ppm(path)
 
 
 def test_cpp(place):
@@ -80,6 +83,12 @@ def test_cpp(place):
             [program, folder / "m.onnx", photo], capture_output=True, text=True, check=True
         )
         assert done.stdout.splitlines() == lines
+    photo.with_suffix(".gimp.ppm").write_bytes(
+        photo.read_bytes().replace(b"P6\n", b"P6\n# by a program\n# 9 9\n", 1)
+    )
+    command = [program, folder / "m.onnx", photo.with_suffix(".gimp.ppm")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == lines
     done = subprocess.run(
         [program, folder / "m.onnx", folder / "tiny.onnx"], capture_output=True, text=True
     )

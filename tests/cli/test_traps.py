@@ -90,6 +90,7 @@ def test_photos_that_were_never_learned_are_called_photos(visvm, place):
         ("export", "m.visvm", "--for-site", "site.json"),
         ("merge", "all.zip", "m.visvm", "m.visvm"),
         ("learn", "m.png", "photos"),
+        ("learn", "new.onnx", "photos"),
         ("learn", "m.visvm", "photos", "--statistics-only", "sums.csv"),
     ],
 )

@@ -13,6 +13,8 @@ from tests.encoders.test_video import video
 from visvm import ImageClassifier
 from visvm.cli.figures import draw_moments
 from visvm.encoders.video import video_frames
+from visvm.model.over_time import Moment
+from visvm.model.results import Prediction
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,24 @@ def test_lines_to_read_and_a_figure(visvm, place, monkeypatch, tmp_path):
         draw_moments(given, tmp_path / "b.png", raw=raw)
         drawn.append(pixels_of(tmp_path / "b.png").tobytes())
     assert len(set(drawn)) == 4
+
+
+def test_a_line_does_not_end_where_its_class_is_not_named(tmp_path):
+    drawn = []
+    for last in ((("a", 1.0),), (("a", 1.0), ("b", 0.0)), (("a", 1.0), ("c", 0.01))):
+        tops = (("a", 0.6), ("b", 0.4)), last
+        moments = [
+            Moment(float(place), 1, Prediction(*top[0], top, "v")) for place, top in enumerate(tops)
+        ]
+        draw_moments(moments, tmp_path / "a.png", raw=False)
+        drawn.append(pixels_of(tmp_path / "a.png").tobytes())
+    assert len(set(drawn)) == 1
+
+
+def test_a_figure_does_not_change_the_lines(said, tmp_path):
+    plain = said("clip.mp4", "--top", "1")
+    assert [len(line["top"]) for line in plain] == [1] * len(plain)
+    assert said("clip.mp4", "--top", "1", "--plot", str(tmp_path / "a.png")) == plain
 
 
 def test_a_camera_until_it_is_interrupted(said, place, monkeypatch, tmp_path):

@@ -9,11 +9,13 @@ import shutil
 import threading
 from pathlib import Path
 
+import onnxruntime
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
 from tests import tiny
+from tests.end_to_end.process import browser_path
 from tests.refusals import refused
 from visvm import ImageClassifier
 from visvm.errors import ModelFileError, WeightsError
@@ -23,6 +25,23 @@ from visvm.model.portable import runtime, web
 from visvm.progress import silent
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+# what stands in for a graphics card
+WEBGPU = [
+    "--no-sandbox",
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
+    "--enable-features=Vulkan",
+]
+
+KEEP_STATUS = """
+  window.statuses = [];
+  document.addEventListener("DOMContentLoaded", () => {
+    const status = document.querySelector("#status");
+    const keep = () => window.statuses.push(status.textContent);
+    new MutationObserver(keep).observe(status, { childList: true });
+  });
+"""
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -42,6 +61,12 @@ def packed():
     return runtime.load_runtime(silent)
 
 
+@pytest.fixture
+def at_hand(packed, monkeypatch):
+    """The runtime, which is not read and checked again for every folder."""
+    monkeypatch.setattr(runtime, "load_runtime", lambda *_: packed)
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, packed):
     """A folder, and the classifier that it holds."""
@@ -52,9 +77,19 @@ def exported(tmp_path_factory, packed):
     return folder, model
 
 
+class _Encoding(_Quiet):
+    """A host that calls the compression of a file one of the transfer, as some do."""
+
+    def end_headers(self):
+        if self.path.endswith(".gz"):
+            self.send_header("Content-Encoding", "gzip")
+        super().end_headers()
+
+
 @pytest.fixture
-def served(exported):
-    handler = functools.partial(_Quiet, directory=exported[0] / "site")
+def served(exported, request):
+    host = getattr(request, "param", _Quiet)
+    handler = functools.partial(host, directory=exported[0] / "site")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -83,9 +118,14 @@ def test_the_page_says_what_predict_says_also_without_a_network(exported, served
     page, asked_for, broken = context.new_page(), [], []
     page.on("request", lambda request: asked_for.append(request.url))
     page.on("pageerror", lambda error: broken.append(str(error)))
+    page.add_init_script(KEEP_STATUS)
     address = f"http://127.0.0.1:{served.server_port}/"
     page.goto(address)
     expect(page.locator("#status")).to_have_text("Ready (WebAssembly).", timeout=120_000)
+    statuses = page.evaluate("statuses")
+    assert any(each.startswith("Loading: ") for each in statuses)
+    assert statuses[-2] == "Starting the model."
+    expect(page.locator("#some")).to_have_text("Knows 3 classes: blue, green, red.")
     # large as a camera's are, and turned by EXIF
     photos = {path: path for path in sorted((folder / "photos").rglob("*-0.png"))}
     turned = folder / "turned.png"
@@ -104,6 +144,10 @@ def test_the_page_says_what_predict_says_also_without_a_network(exported, served
     page.locator("#shoot").click()
     expect(page.locator("#time")).to_contain_text("ms")
     assert len(answers(page)) == len(model.classes_)
+    sides = page.locator("#photo").evaluate("each => [each.naturalWidth, each.naturalHeight]")
+    assert sides == page.locator("#video").evaluate("each => [each.videoWidth, each.videoHeight]")
+    page.locator("#camera").click()
+    expect(page.locator("#video")).to_be_hidden()
     page.evaluate("navigator.serviceWorker.ready")
     found = context.new_cdp_session(page).send("Page.getInstallabilityErrors")
     # manifest, icon and service worker do; the window is a private one
@@ -121,6 +165,26 @@ def test_the_page_says_what_predict_says_also_without_a_network(exported, served
     assert all(url.startswith((address, "blob:", "data:")) for url in asked_for)
 
 
+def test_webgpu_where_there_is_one(exported, served, browser):
+    folder, model = exported
+    started = browser.browser_type.launch(executable_path=browser_path(), args=WEBGPU)
+    page = started.new_page()
+    page.goto(f"http://127.0.0.1:{served.server_port}/")
+    found = page.evaluate("navigator.gpu?.requestAdapter().then(Boolean)")
+    if not found:
+        started.close()
+        pytest.skip("this browser has no WebGPU")
+    expect(page.locator("#status")).to_have_text("Ready (WebGPU).", timeout=120_000)
+    photo = sorted((folder / "photos").rglob("*-0.png"))[0]
+    (answer,) = model.predict([photo])
+    rows = ask(page, photo)
+    assert [label for label, *_ in rows] == [label for label, _ in answer.top]
+    shares = [float(share.removesuffix(" %")) for _, share in rows]
+    assert shares == pytest.approx([100 * share for _, share in answer.top], abs=0.3)
+    started.close()
+
+
+@pytest.mark.parametrize("served", [_Encoding], indirect=True)
 def test_the_example(exported, served, browser):
     folder, model = exported
     example = Path(__file__).parents[2] / "examples/ask.html"
@@ -145,7 +209,14 @@ def test_a_new_model_is_taught_without_a_server(exported, served, browser, tmp_p
     context.set_default_timeout(120_000)
     page, broken = context.new_page(), []
     page.on("pageerror", lambda error: broken.append(str(error)))
-    page.goto(f"http://127.0.0.1:{served.server_port}/")
+    address = f"http://127.0.0.1:{served.server_port}/"
+    said = json.loads((folder / "site/model.json").read_text())
+    said["teach"]["width"] = 5000  # one of the widths that are always offered
+    page.route("**/model.json", lambda route: route.fulfill(json=said))
+    page.goto(f"{address}teach.html")
+    expect(page.locator("#width option")).to_have_text(["2000", "5000"])
+    page.unroute("**/model.json")
+    page.goto(address)
     page.locator("#teach a").click()
     expect(page.locator("#photos")).to_be_enabled(timeout=120_000)
     drawn = page.evaluate(
@@ -156,6 +227,7 @@ def test_a_new_model_is_taught_without_a_server(exported, served, browser, tmp_p
     page.locator("#name").fill("Blau ü")
     page.locator("#photos").set_input_files(sorted((folder / "photos/blue").iterdir()))
     expect(page.locator("#classes li")).to_have_count(3)
+    expect(page.locator("#name")).to_have_value("")
     page.locator("#width").select_option("20")  # the model's own, too narrow for so many
     page.locator("#learn").click()
     expect(page.locator("#status")).to_contain_text("at most 13 photos")
@@ -190,7 +262,7 @@ def test_a_new_model_is_taught_without_a_server(exported, served, browser, tmp_p
     assert taught.learn(folder / "photos").n_classes == 5
 
 
-def test_without_teaching(exported, packed, tmp_path):
+def test_without_teaching(exported, at_hand, tmp_path):
     exported[1].export_web(tmp_path / "site")
     assert not [each for each in (tmp_path / "site").iterdir() if "teach" in each.name]
     assert not (tmp_path / "site/settled.visvm").exists()
@@ -203,7 +275,7 @@ def test_without_teaching(exported, packed, tmp_path):
     assert not (tmp_path / "linear").exists()
 
 
-def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
+def test_again_it_is_done_and_other_folders_stay(exported, at_hand, tmp_path):
     folder, model = exported
     assert model.export_web(folder / "site", teach=True).already_done
     assert model.export_web(folder / "site", top=2, replaces=True).already_done is False
@@ -226,14 +298,14 @@ def test_again_it_is_done_and_other_folders_stay(exported, packed, tmp_path):
     (folder / "site/mine.html").unlink()
 
 
-def test_into_the_working_folder(exported, packed, tmp_path, monkeypatch):
+def test_into_the_working_folder(exported, at_hand, tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     monkeypatch.chdir(tmp_path / "site")
     with refused("folder-foreign", ModelFileError):
         exported[1].export_web(Path(), replaces=True)
 
 
-def test_files_of_two_exports_have_two_names(exported, packed, tmp_path):
+def test_files_of_two_exports_have_two_names(exported, at_hand, tmp_path):
     names = set()
     for top in (1, 2):
         exported[1].export_web(tmp_path / str(top), top=top)
@@ -242,10 +314,14 @@ def test_files_of_two_exports_have_two_names(exported, packed, tmp_path):
         assert (tmp_path / str(top) / said["files"]["model"]).stat().st_size == said["bytes"][
             "model"
         ]
+        content = gzip.decompress((tmp_path / str(top) / said["files"]["model"]).read_bytes())
+        assert len(content) > 1.05 * said["bytes"]["model"]
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        assert session.get_outputs()[2].shape == ["n", top]
     assert len(names) == 2
 
 
-def test_a_full_disk_leaves_nothing(exported, packed, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_nothing(exported, at_hand, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 

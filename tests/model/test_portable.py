@@ -358,6 +358,9 @@ def test_the_command(visvm, model, tmp_path, monkeypatch):
     code, out, err = visvm("export", "m.visvm", "m.onnx", "--precision", "float16", "--top", "2")
     assert (code, err, out.count("\n")) == (0, "", 1)
     assert "float16" in out
+    outcome = visvm("predict", "m.onnx", "photo.jpg")
+    assert (outcome[0], outcome.error_code) == (2, "file-foreign")
+    assert "exported from" in outcome[2]
     assert run("m.onnx", image=np.zeros((1, 9, 7, 3), np.uint8))["top"].shape == (1, 2)
     before = sorted(tmp_path.iterdir())
     for arguments, code in (

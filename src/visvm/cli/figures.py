@@ -22,6 +22,7 @@ from visvm.model.results import Evaluation
 _SUFFIXES = (".png", ".pdf", ".svg")
 _MOST_CLASSES, _MOST_PAIRS = 30, 15
 _MOST_LETTERS = 28
+_LEAST_SHARE = 0.05  # of a class that is drawn over time, at its best moment
 
 
 def check_figure_name(path: Path) -> None:
@@ -62,19 +63,21 @@ def draw_evaluation(result: Evaluation, path: Path) -> None:
 
 
 def draw_moments(moments: Sequence[Moment], path: Path, *, raw: bool) -> None:
-    """Draw the likeliest classes of a video over time; grey where it shows none of them."""
+    """Draw the likeliest classes of a video over time; grey where it shows none of them.
+
+    The answers should name all classes, or so many that the others have nearly no probability.
+    """
     best: dict[Label, float] = {}
     for moment in moments:
         for label, score in moment.answer.top:
             best[label] = max(score, best.get(label, -math.inf))
-    chosen = sorted(best, key=lambda label: -best[label])[: len(COLOURS)]
+    seen = [label for label in best if raw or best[label] >= _LEAST_SHARE]
+    chosen = sorted(seen or best, key=lambda label: -best[label])[: len(COLOURS)]
     times = [moment.seconds for moment in moments]
     with drawn_to(path, 8, 3.6) as figure:
         axes = figure.add_subplot()
         for label, colour in zip(chosen, COLOURS, strict=False):
-            # a class that is not among the top is not drawn then
-            shares = [dict(each.answer.top).get(label, math.nan) for each in moments]
-            heights = [share if raw else 100 * share for share in shares]
+            heights = [_height(each, label, raw=raw) for each in moments]
             axes.plot(times, heights, ".-", color=colour, label=_short(label))
         for moment, end in zip(moments, [*times[1:], *times[-1:]], strict=True):
             if moment.answer.unknown:
@@ -85,6 +88,11 @@ def draw_moments(moments: Sequence[Moment], path: Path, *, raw: bool) -> None:
             axes.set_ylim(0, 105)
         if chosen:
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _height(moment: Moment, label: Label, *, raw: bool) -> float:
+    """Return how high a class is drawn; one that is not named then has nearly no probability."""
+    return dict(moment.answer.top).get(label, math.nan if raw else 0.0) * (1 if raw else 100)
 
 
 @contextmanager

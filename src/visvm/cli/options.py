@@ -127,8 +127,8 @@ NewSeed = Annotated[
 
 _OTHER_FORMS = {
     *(".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".joblib", ".npy", ".npz", ".h5", ".hdf5"),
-    *(".keras", ".pb", ".tflite", ".mlmodel", ".mlpackage", ".engine", ".zip", ".tar", ".gz"),
-    *(".json", ".jsonl", ".csv", ".tsv", ".xlsx", ".txt", ".md", ".html", ".pdf", ".svg"),
+    *(".keras", ".pb", ".tflite", ".mlmodel", ".mlpackage", ".engine", ".onnx", ".zip", ".tar"),
+    *(".gz", ".json", ".jsonl", ".csv", ".tsv", ".xlsx", ".txt", ".md", ".html", ".pdf", ".svg"),
 }
 
 # Messages speak to Python; parameters of a recipe's methods keep their names.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from visvm.errors import InputError
 
 if TYPE_CHECKING:
     from visvm.model.predictor import ImagePredictor
+
+_DRAWN_FROM = 100  # classes that are named for the figure: another one has less than 1 %
 
 Every = Annotated[
     str | None,
@@ -120,11 +123,12 @@ def watch(
         for name, option in options.items()
         if name in timing
     }
-    drawn = []
+    drawn, asked = [], how if plot is None else {**how, "top": max(how["top"], _DRAWN_FROM)}
     # Ctrl-C is how a camera ends
     with suppress(KeyboardInterrupt) if isinstance(video, int) else nullcontext():
-        for moment in predictor.predict_video(video, **given, **how):
-            show_answer(moment.answer, raw=how["raw"], as_json=as_json, moment=moment)
+        for moment in predictor.predict_video(video, **given, **asked):
+            answer = replace(moment.answer, top=moment.answer.top[: how["top"]])
+            show_answer(answer, raw=how["raw"], as_json=as_json, moment=moment)
             if plot is not None:
                 drawn.append(moment)
     if plot is not None:

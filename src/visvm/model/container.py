@@ -246,6 +246,12 @@ def opened(path: Path) -> Iterator[OpenFile]:
         with safe_open(path, framework="numpy") as file:
             yield OpenFile(path, file)
     except (SafetensorError, OSError) as error:
+        if path.suffix.lower() == ".onnx":
+            raise ModelFileError(
+                f"{shown(path)} is for ONNX Runtime; visvm does not read it. Give the model that "
+                "it was exported from.",
+                code="file-foreign",
+            ) from error
         raise ModelFileError(
             f"{shown(path)} is not a model that visvm wrote, or it is truncated "
             f"({' '.join(str(error).split())}). Choose another file.",

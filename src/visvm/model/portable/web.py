@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib import resources
@@ -67,8 +68,8 @@ def write_web(
     folder = Path(os.path.abspath(folder))  # that "." has a name
     content, made = made_content(model, encoder, options)
     # a name of its own, so that no cache between takes it for that of another export
-    name = f"model.{hashlib.sha256(content).hexdigest()[:16]}.onnx"
-    files = {name: content, MODULE: runtime.module, _WASM: runtime.wasm}
+    name = f"model.{hashlib.sha256(content).hexdigest()[:16]}.onnx.gz"
+    files = {name: _packed(content), MODULE: runtime.module, _WASM: runtime.wasm}
     files |= _page(() if options.teach else _TEACHING)
     taught = None
     if options.teach:
@@ -82,9 +83,9 @@ def write_web(
         if not same:
             _require_free(folder, replaces)
             _write(folder, files)
-    return Written(
-        sum(map(len, files.values())), made.encoder_bytes, made.precision, made.difference, same
-    )
+    encoder_bytes = made.encoder_bytes * len(files[name]) // len(content)  # weights pack alike
+    whole = sum(map(len, files.values()))
+    return Written(whole, encoder_bytes, made.precision, made.difference, same)
 
 
 def _about(
@@ -102,6 +103,12 @@ def _about(
         "bytes": {"model": len(files[name]), "wasm": len(files[_WASM])},
     }
     return json.dumps(about, ensure_ascii=False).encode()
+
+
+def _packed(content: bytes) -> bytes:
+    """Compress a model; weights hardly repeat, but small ones are more frequent than large ones."""
+    how = zlib.compressobj(6, zlib.DEFLATED, 16 + zlib.MAX_WBITS, 9, zlib.Z_HUFFMAN_ONLY)
+    return how.compress(content) + how.flush()
 
 
 def _page(left: Collection[str]) -> dict[str, bytes]:

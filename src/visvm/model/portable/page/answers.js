@@ -1,7 +1,9 @@
 // A model exported by visvm, in the browser: its files, and what it says of a photo.
 
+import { asking } from "./calls.js";
+
 /**
- * @typedef {{labels: (string|number)[], unknown: number, digest: string, pixels: string,
+ * @typedef {{labels: (string|number)[], unknown: number, digest: string,
  *   names: string[],
  *   teach: {file: string, width: number}|null, files: {model: string, wasm: string, runtime: string}, bytes: {model: number, wasm: number}}} About
  * @typedef {{label: string, share: number}} Answer
@@ -13,78 +15,22 @@ export async function about() {
   return (await fetch("model.json", { cache: "no-cache" })).json();
 }
 
-/**
- * The content of a file, from the browser's cache where it is there.
- * @param {string} url
- * @param {string} cacheName
- * @param {(bytes: number) => void} more how many bytes have come
- * @returns {Promise<Blob>}
- */
-async function fetched(url, cacheName, more) {
-  const cache = "caches" in window ? await caches.open(cacheName) : null;
-  const kept = await cache?.match(url);
-  if (kept) {
-    const blob = await kept.blob();
-    more(blob.size);
-    return blob;
-  }
-  const response = await fetch(url, { cache: "no-cache" });
-  if (!response.ok || !response.body) throw new Error(`${url} is missing on the server.`);
-  const reader = response.body.getReader();
-  /** @type {Uint8Array<ArrayBuffer>[]} */
-  const parts = [];
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    parts.push(part.value);
-    more(part.value.length);
-  }
-  const blob = new Blob(parts);
-  // A browser that is short of room may refuse: then it is fetched again next time.
-  await cache?.put(url, new Response(blob)).catch(() => undefined);
-  return blob;
-}
-
-/** Name of the cache of this page's files; another model has another one. @param {About} model */
-export function cacheName(model) {
-  return `visvm ${new URL("./", location.href)} ${model.digest}`;
-}
-
 export class Model {
-  /** @param {About} said @param {any} ort @param {any} session @param {string} engine */
-  constructor(said, ort, session, engine) {
+  /** @param {About} said @param {import("./calls.js").Asked} run @param {string} engine */
+  constructor(said, run, engine) {
     this.said = said;
-    this.ort = ort;
-    this.session = session;
+    this.run = run;
     this.engine = engine;
   }
 
   /**
-   * Fetch the model and its runtime, and start them.
+   * Fetch the model and its runtime, and start them in a worker.
    * @param {About} said
    * @param {(share: number) => void} progress
    */
   static async load(said, progress) {
-    let bytes = 0;
-    const whole = said.bytes.model + said.bytes.wasm;
-    const more = (/** @type {number} */ each) => progress((bytes += each) / whole);
-    const [model, packed] = await Promise.all(
-      [said.files.model, said.files.wasm].map((url) => fetched(url, cacheName(said), more)),
-    );
-    const wasm = packed.stream().pipeThrough(new DecompressionStream("gzip"));
-    const ort = await import(said.files.runtime);
-    ort.env.wasm.wasmBinary = await new Response(wasm).arrayBuffer();
-    ort.env.wasm.numThreads = globalThis.crossOriginIsolated ? 0 : 1;
-    const content = new Uint8Array(await model.arrayBuffer());
-    const gpu = /** @type {any} */ (navigator).gpu;
-    if (gpu && (await gpu.requestAdapter().catch(() => null))) {
-      try {
-        const made = await ort.InferenceSession.create(content, { executionProviders: ["webgpu", "wasm"] });
-        return new Model(said, ort, made, "WebGPU");
-      } catch (error) {
-        console.warn("WebGPU cannot run this model; WebAssembly does.", error);
-      }
-    }
-    const made = await ort.InferenceSession.create(content, { executionProviders: ["wasm"] });
-    return new Model(said, ort, made, "WebAssembly");
+    const run = asking(new Worker(new URL("runner.js", import.meta.url), { type: "module" }));
+    return new Model(said, run, await run({ said }, progress));
   }
 
   /**
@@ -95,8 +41,7 @@ export class Model {
    * @returns {Promise<Float32Array>}
    */
   async fused(photo, width, height) {
-    const image = new this.ort.Tensor("uint8", pixels(photo, width, height), [1, height, width, 3]);
-    return (await this.session.run({ image }, ["fused"])).fused.data;
+    return (await this.outputs(photo, width, height, ["fused"])).fused;
   }
 
   /**
@@ -108,20 +53,38 @@ export class Model {
    */
   async ask(photo, width, height) {
     const start = performance.now();
-    const image = new this.ort.Tensor("uint8", pixels(photo, width, height), [1, height, width, 3]);
-    const found = await this.session.run({ image });
-    const known = found.known ? found.known.data[0] : null;
-    const answers = Array.from(found.top.data, (place) => ({
+    const found = await this.outputs(photo, width, height, ["probabilities", "top", "known"]);
+    const known = found.known ? found.known[0] : null;
+    const answers = Array.from(found.top, (place) => ({
       label: String(this.said.labels[Number(place)]),
-      share: found.probabilities.data[Number(place)],
+      share: found.probabilities[Number(place)],
     }));
     const unknown = known !== null && known < this.said.unknown;
     return { answers, known, unknown, milliseconds: performance.now() - start };
   }
+
+  /** @param {CanvasImageSource} photo @param {number} width @param {number} height @param {string[]} names @returns {Promise<any>} */
+  outputs(photo, width, height, names) {
+    const rgb = pixels(photo, width, height);
+    return this.run({ rgb, width, height, names }, undefined, [rgb.buffer]);
+  }
 }
 
-/** A photo, upright, in the colours that are stored, as visvm reads photos. @param {File} file */
+/** A photo, upright, in the colours that are stored, as visvm reads photos. @param {Blob} file */
 export const opened = (file) => createImageBitmap(file, { imageOrientation: "from-image", colorSpaceConversion: "none" });
+
+/** Return what shows how far the loading of a model is. @param {About} said @param {HTMLElement} status @param {HTMLProgressElement} bar */
+export function showLoading(said, status, bar) {
+  const megabytes = Math.ceil((said.bytes.model + said.bytes.wasm) / 1e6);
+  bar.hidden = false;
+  return (/** @type {number} */ share) => {
+    bar.value = share;
+    status.textContent = `Loading: ${Math.floor(share * megabytes)} of ${megabytes} MB.`;
+    if (share < 1) return;
+    status.textContent = "Starting the model.";
+    bar.removeAttribute("value"); // how long it takes is not known
+  };
+}
 
 /** An answer as an item of a list. @param {string} label @param {number} share */
 export function row(label, share) {

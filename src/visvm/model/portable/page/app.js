@@ -1,6 +1,6 @@
 // The page: photos and the camera in, answers out.
 
-import { about, Model, opened, row } from "./answers.js";
+import { about, Model, opened, row, showLoading } from "./answers.js";
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
 const at = (id) => /** @type {T} */ (document.getElementById(id));
@@ -13,6 +13,9 @@ const video = /** @type {HTMLVideoElement} */ (at("video"));
 const photo = /** @type {HTMLImageElement} */ (at("photo"));
 const camera = /** @type {HTMLButtonElement} */ (at("camera"));
 const shoot = /** @type {HTMLButtonElement} */ (at("shoot"));
+const result = at("result");
+
+const NAMED = 5; // classes in one line
 
 /** @param {string} text */
 const say = (text) => (status.textContent = text);
@@ -25,15 +28,21 @@ async function start() {
   if ("serviceWorker" in navigator) {
     navigator.serviceWorker.register(`sw.js?model=${said.digest}`).catch(() => undefined); // it needs https or localhost
   }
-  const some = said.labels.slice(0, 5).join(", ");
-  at("about").textContent = `${said.labels.length} classes: ${some}${said.labels.length > 5 ? " and others" : ""}.`;
+  list(said.labels);
   at("teach").hidden = !said.teach;
-  bar.hidden = false;
-  say("Loading the model.");
-  const model = await Model.load(said, (share) => (bar.value = share));
+  const model = await Model.load(said, showLoading(said, status, bar));
   bar.hidden = true;
   say(`Ready (${model.engine}).`);
   listen(model);
+}
+
+/** Say what the model knows; all of it if one wants to. @param {(string|number)[]} labels */
+function list(labels) {
+  const more = labels.length - NAMED;
+  const some = labels.slice(0, NAMED).join(", ");
+  at("some").textContent = `Knows ${labels.length} classes: ${some}${more > 0 ? ` and ${more} others` : ""}.`;
+  at("all").textContent = labels.join(", ");
+  at("known").hidden = false;
 }
 
 /** @param {Model} model */
@@ -49,43 +58,79 @@ function listen(model) {
     drop.classList.remove("over");
     askFile(model, event.dataTransfer?.files[0]);
   });
-  camera.addEventListener("click", watch);
-  shoot.addEventListener("click", () => ask(model, video, video.videoWidth, video.videoHeight));
+  camera.addEventListener("click", () => (video.hidden ? watch() : unwatch()));
+  shoot.addEventListener("click", () => askView(model));
   for (const each of [file, camera]) each.disabled = false;
 }
 
 /** @param {Model} model @param {File|undefined} chosen */
 async function askFile(model, chosen) {
   if (!chosen) return;
+  file.value = ""; // so that the same one can be chosen again
+  let bitmap;
   try {
-    const bitmap = await opened(chosen);
-    URL.revokeObjectURL(photo.src);
-    photo.src = URL.createObjectURL(chosen);
-    photo.hidden = false;
-    await ask(model, bitmap, bitmap.width, bitmap.height);
+    bitmap = await opened(chosen);
   } catch (error) {
     say(`${chosen.name} cannot be read as an image (${explain(error)}). Choose another one.`);
+    return;
   }
+  await ask(model, bitmap, chosen);
 }
 
 async function watch() {
   try {
-    video.srcObject = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    const stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    video.srcObject = stream;
     await video.play();
-    video.hidden = shoot.hidden = false;
+    showCamera(true);
   } catch (error) {
     say(`The camera cannot be used (${explain(error)}). Allow it, or choose a photo.`);
   }
 }
 
-/** @param {Model} model @param {CanvasImageSource} shown @param {number} width @param {number} height */
-async function ask(model, shown, width, height) {
+function unwatch() {
+  for (const track of /** @type {MediaStream} */ (video.srcObject).getTracks()) track.stop();
+  video.srcObject = null;
+  showCamera(false);
+}
+
+/** @param {boolean} on */
+function showCamera(on) {
+  video.hidden = shoot.hidden = !on;
+  camera.textContent = on ? "Stop the camera" : "Use the camera";
+}
+
+/** Ask about what the camera sees. @param {Model} model */
+async function askView(model) {
+  const bitmap = await createImageBitmap(video);
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
+  canvas.getContext("2d")?.drawImage(bitmap, 0, 0);
+  const picture = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg"));
+  await ask(model, bitmap, picture);
+}
+
+/** @param {Model} model @param {ImageBitmap} bitmap @param {Blob} picture what is shown of it */
+async function ask(model, bitmap, picture) {
+  URL.revokeObjectURL(photo.src);
+  photo.src = URL.createObjectURL(picture);
+  result.hidden = false;
+  result.ariaBusy = "true";
+  bar.removeAttribute("value");
+  bar.hidden = false;
   say("Looking.");
-  const said = await model.ask(shown, width, height);
-  at("verdict").textContent = said.unknown ? "None of these. Closest:" : "";
-  at("answers").replaceChildren(...said.answers.map(({ label, share }) => row(label, share)));
-  at("time").textContent = `${Math.round(said.milliseconds)} ms`;
-  say(`Ready (${model.engine}).`);
+  try {
+    const said = await model.ask(bitmap, bitmap.width, bitmap.height);
+    at("verdict").textContent = said.unknown ? "None of these. Closest:" : "";
+    at("answers").replaceChildren(...said.answers.map(({ label, share }) => row(label, share)));
+    at("time").textContent = `${Math.round(said.milliseconds)} ms`;
+    say(`Ready (${model.engine}).`);
+    result.scrollIntoView({ block: "nearest" });
+  } catch (error) {
+    say(`There is no answer (${explain(error)}). Reload the page, or choose a smaller photo.`);
+  }
+  bar.hidden = true;
+  result.ariaBusy = "false";
 }
 
 start().catch((error) => {

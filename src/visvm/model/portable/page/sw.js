@@ -1,5 +1,5 @@
 // Keeps the page's own files, so that it works without a network. The model and its runtime are put
-// into the same cache by answers.js, which shows how far their download is.
+// into the same cache by runner.js, which tells how far their download is.
 
 const DIGEST = new URL(location.href).searchParams.get("model");
 const PREFIX = `visvm ${new URL("./", location.href)} `;

@@ -1,6 +1,7 @@
 // The teaching page: photos of new classes in, a model file out.
 
-import { about, Model, opened, row } from "./answers.js";
+import { about, Model, opened, row, showLoading } from "./answers.js";
+import { asking } from "./calls.js";
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
 const at = (id) => /** @type {T} */ (document.getElementById(id));
@@ -21,35 +22,21 @@ const most = () => Math.min(MOST, Math.floor((2 / 3) * Number(width.value)));
 
 /** @type {Map<string, Float32Array[]>} fused features by class */
 const taught = new Map();
-const worker = new Worker("worker.js", { type: "module" });
+const done = asking(new Worker("worker.js", { type: "module" }));
 
 /** @param {string} text */
 const say = (text) => (status.textContent = text);
 /** @param {unknown} error */
 const explain = (error) => (error instanceof Error ? error.message : String(error));
 
-/** Let the worker do something; it does one thing at a time. @param {any} what @returns {Promise<any>} */
-function done(what) {
-  return new Promise((resolve, reject) => {
-    worker.onmessage = ({ data }) => {
-      if ("progress" in data) bar.value = data.progress;
-      else if ("error" in data) reject(new Error(data.error));
-      else resolve(data.result);
-    };
-    worker.postMessage(what);
-  });
-}
-
 async function start() {
   const said = await about();
   if (!said.teach) throw new Error("it was exported without --teach");
   const own = said.teach.width;
   const settled = await (await fetch(said.teach.file)).arrayBuffer();
-  for (const each of [...WIDTHS, own].sort((a, b) => a - b)) width.add(new Option(String(each)));
+  for (const each of [...new Set([...WIDTHS, own])].sort((a, b) => a - b)) width.add(new Option(String(each)));
   width.value = String(WIDTHS[1]);
-  bar.hidden = false;
-  say("Loading the model.");
-  const model = await Model.load(said, (share) => (bar.value = share));
+  const model = await Model.load(said, showLoading(said, status, bar));
   bar.hidden = true;
   say(`Ready (${model.engine}).`);
   input("photos").onchange = () => add(model, Array.from(input("photos").files ?? [], (file) => [input("name").value, file]));
@@ -79,6 +66,7 @@ async function add(model, given) {
     }
   }
   bar.hidden = true;
+  input("name").value = ""; // the next photos are of another class
   show();
   return say(failed.length ? `Skipped, as they cannot be read as images: ${failed.join(", ")}.` : "Ready.");
 }
@@ -94,9 +82,11 @@ function show() {
     ...[...taught].map(([label, each]) => {
       const item = document.createElement("li");
       const remove = document.createElement("button");
-      remove.textContent = "remove";
+      remove.textContent = "Remove";
+      remove.type = "button";
+      remove.ariaLabel = `Remove ${label}`;
       remove.onclick = () => taught.delete(label) && show();
-      item.append(`${label}: ${each.length} photos `, remove);
+      item.append(`${label}: ${each.length} photo${each.length > 1 ? "s" : ""} `, remove);
       return item;
     }),
   );
@@ -113,7 +103,7 @@ async function solve(settled) {
   try {
     const fused = new Float32Array(await new Blob([...taught.values()].flat().map((each) => new Float32Array(each))).arrayBuffer());
     /** @type {import("./worker.js").Learned} */
-    const made = await done({ kind: "learn", settled, fused, labels, width: Number(width.value) });
+    const made = await done({ kind: "learn", settled, fused, labels, width: Number(width.value) }, (share) => (bar.value = share));
     URL.revokeObjectURL(download.href);
     download.href = URL.createObjectURL(made.file);
     const percent = (100 * made.accuracy).toFixed(0);
@@ -138,7 +128,7 @@ async function ask(model, chosen) {
     const answers = await done({ kind: "ask", fused: await featuresOf(model, chosen) });
     URL.revokeObjectURL(photo.src);
     photo.src = URL.createObjectURL(chosen);
-    photo.hidden = false;
+    at("result").hidden = false;
     at("answers").replaceChildren(...answers.map((each) => row(each.label, each.share)));
   } catch (error) {
     say(`${chosen.name} cannot be asked about (${explain(error)}). Choose another photo.`);

@@ -1,5 +1,6 @@
 // Learns from features, beside the page: draws the map, solves, and writes the model file.
 
+import { answering } from "./calls.js";
 import { randomMap } from "./draw.js";
 import { mapDigest, read, tensor, written } from "./file.js";
 import { lifted, probabilities, scores, solve } from "./solve.js";
@@ -67,12 +68,4 @@ function ask({ fused }) {
   return classes.map((label, place) => ({ label, share: shares[place] })).sort((a, b) => b.share - a.share).slice(0, 5);
 }
 
-self.addEventListener("message", async (/** @type {MessageEvent<Learn|Ask>} */ { data }) => {
-  try {
-    const progress = (/** @type {number} */ share) => self.postMessage({ progress: share });
-    const result = data.kind === "learn" ? await learn(data, progress) : ask(data);
-    self.postMessage({ result });
-  } catch (error) {
-    self.postMessage({ error: error instanceof Error ? error.message : String(error) });
-  }
-});
+answering((what, progress) => (what.kind === "learn" ? learn(what, progress) : ask(what)));
