@@ -231,6 +231,7 @@ def for_prediction(model: Model) -> Model:
         model,
         head=replace(model.head, settled=settled, sums=None),
         exported_counts=tuple(model.counts.values()),
+        sessions=tuple(replace(each, skipped=()) for each in model.sessions),
         sites=tuple(replace(each, file="") for each in model.sites),
         learned=(),
         sums_on_disk=False,
