@@ -294,6 +294,8 @@ def test_a_skipped_file_of_any_name_can_be_saved(make, place, tmp_path):
     model.learn([*paths, strange], [*labels, "red"], skip_unreadable=True)
     model.save(tmp_path / "m.visvm")
     assert ImageClassifier.load(tmp_path / "m.visvm").history_ == model.history_
+    model.export(tmp_path / "out.visvm")  # which is for others: no names of photos
+    assert b"caf" not in (tmp_path / "out.visvm").read_bytes()
 
 
 def test_a_class_of_which_nothing_can_be_read_is_not_learned(make, place, spoiled):

@@ -28,7 +28,9 @@ import re
 from pathlib import Path
 
 # control characters, ends of lines, what turns the direction of text, halves of characters
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
+)
 
 
 class VisvmError(Exception):

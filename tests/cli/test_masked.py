@@ -150,6 +150,7 @@ def test_a_card_may_name_more_classes_than_there_are(place, do, visvm):
     assert json.loads((place / "north.card").read_text())["classes"] == ["yellow", "zebra"]
     (place / "names.txt").write_bytes(b"\xff\xfe")
     refused(visvm("masked", "join", "north.visvm", "names.txt", "x.key"), code="masked-classes")
+    refused(visvm("masked", "join", "north.visvm", "none.txt", "x.key"), code="masked-classes")
 
 
 def test_a_folder_of_folders_joins_as_it_is_learned(place, do, visvm):

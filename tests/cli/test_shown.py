@@ -18,6 +18,7 @@ from visvm.model.labels import check_label
 NASTY = "re\x1b]0;title\x07d\u202egnp.exe\x9b31m\u2066"
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 GOOD = ("鷺", "عصفور", "می‌خواهم", "👩‍🔬", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "café", "re\u200dd", "❤️")
+MARKS = ("re\u200ed", "\u200fred", "red\u061c", "re\u206ed")
 INVISIBLE = ("\u200b", "\u2060\u200d", "\u3164", "\u00ad \ufeff", "\u2800", "\ufe0f", "\u180e")
 
 
@@ -101,6 +102,13 @@ def test_ordinary_names_stay_as_they_are(label, capsys):
 def test_a_name_that_cannot_be_seen_is_refused(label):
     with refused("label-empty", InputError):
         check_label(label, "a file")
+
+
+@pytest.mark.parametrize("label", MARKS)
+def test_a_name_with_marks_of_direction_is_refused_and_shown_escaped(label):
+    with refused("label-unprintable", InputError):
+        check_label(label, "a file")
+    assert escaped(label).isascii()
 
 
 def test_an_old_file_with_such_a_label_loads_and_it_can_be_renamed(nasty, visvm):

@@ -68,20 +68,28 @@ def test_what_is_read_is_not_written_over(visvm, tmp_path):
     (tmp_path / "photo.csv").write_bytes((tmp_path / "photos/red/0-0.png").read_bytes())
     (tmp_path / "model").write_bytes((tmp_path / "m.visvm").read_bytes())
     (tmp_path / "a.png").write_bytes((tmp_path / "photos/red/0-0.png").read_bytes())
-    before = {
-        name: (tmp_path / name).read_bytes() for name in ("mine.csv", "model", "a.png", "photo.csv")
-    }
+    (tmp_path / "link.html").symlink_to(table)
+    names = ("mine.csv", "model", "a.png", "tiny.onnx", "tiny.onnx.json", "photos/red/0-0.png")
+    before = {name: (tmp_path / name).read_bytes() for name in (*names, "photo.csv")}
     for words in (
         ("card", "model", "--out", "model"),
         ("explain", "model", "a.png", "--out", "a.png"),
         ("check", "mine.csv", "--model", "model", "--fix-list", "model"),
         ("check", "mine.csv", "--model", "model", "--fix-list", "mine.csv"),
         ("check", "mine.csv", "--model", "model", "--fix-list", "photo.csv"),
+        ("check", "mine.csv", "--model", "model", "--fix-list", "photos/red/0-0.png"),
+        ("check", "mine.csv", "--model", "model", "--fix-list", "tiny.onnx"),
+        ("check", "mine.csv", "--encoder", "tiny.onnx", "--fix-list", "tiny.onnx.json"),
+        ("card", "model", "--test", "photos", "--out", "photos/red/0-0.png"),
+        ("card", "model", "--out", "tiny.onnx"),
+        ("evaluate", "model", "photos", "--plot", "photos/red/0-0.png"),
+        ("evaluate", "model", "mine.csv", "--html", "link.html"),
+        ("predict", "model", "a.png", "--every", "1s", "--plot", "a.png"),
         ("export", "model", "tiny.onnx", "--encoder", "tiny.onnx"),
     ):
-        code, out, _ = visvm(*words, "--force", *(() if words[0] == "card" else ("--json",)))
-        assert code == 2, words
-        assert words[0] == "card" or json.loads(out)["error"]["code"] == "output-is-input", words
+        forced = () if words[0] == "predict" else ("--force",)
+        outcome = visvm(*words, *forced)
+        assert (outcome[0], outcome.error_code) == (2, "output-is-input"), words
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 

@@ -190,9 +190,15 @@ def model_commands(folder: Path) -> Iterator[Command]:
             "export OUT.onnx", photos.base, partial(exporting, Path("out.onnx"), head_only=True)
         ),
         Command("export --for-site", photos.base, partial(exporting, for_site=Path("a.visvm"))),
+        Command("save_pretrained", photos.base, _share),
     )
     yield from _masked_commands(photos)
     yield from _cache_commands(photos)
+
+
+def _share() -> None:
+    """Write the folder of a hub."""
+    ImageClassifier.load(MODEL, cache=False).save_pretrained("hub")
 
 
 def _copied(command: Callable[..., object], *arguments: str) -> None:

@@ -1,5 +1,6 @@
 """`visvm serve` as a process of its own."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -89,6 +90,14 @@ def hang_in_encode():
     from visvm.encoders.onnx import OnnxEncoder
 
     hang(OnnxEncoder, "encode")
+
+
+def hold_python():
+    """Let Python's lock be held at the end, as a package's own code may, for as long as `hang`."""
+    from visvm.service import core, limits
+
+    limits.Limits = partial(limits.Limits, stop_seconds=1.0)
+    core.Service.close = lambda _: ctypes.PyDLL(None).sleep(300)
 
 
 def hang_in_solve():

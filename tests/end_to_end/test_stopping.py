@@ -12,7 +12,14 @@ import httpx
 import pytest
 
 from tests import tiny
-from tests.end_to_end.process import Server, end_of, hang_in_encode, hang_in_solve, teach
+from tests.end_to_end.process import (
+    Server,
+    end_of,
+    hang_in_encode,
+    hang_in_solve,
+    hold_python,
+    teach,
+)
 from visvm import ImageClassifier
 from visvm.service.limits import Limits
 
@@ -53,6 +60,15 @@ def test_it_ends_soon_whatever_is_encoded_or_learned(place, contents, tmp_path, 
         assert server.process.wait(SECONDS) == 0
     server.process.stdout.close()
     assert ImageClassifier.load(tmp_path / "m.visvm").classes_ == ("red",)
+
+
+def test_it_ends_soon_where_no_thread_of_it_can_run(place, tmp_path):
+    server = Server(tmp_path / "m.visvm", place / "tiny.onnx", prepare=hold_python)
+    with server.client() as client:
+        client.get("/api/health").raise_for_status()
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(SECONDS) == -signal.SIGALRM
+    server.process.stdout.close()
 
 
 def test_it_ends_soon_whatever_is_decoded_and_leaves_no_process(place, contents, tmp_path):

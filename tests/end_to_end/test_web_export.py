@@ -360,6 +360,11 @@ def test_a_runtime_that_cannot_be_had_or_is_another(tmp_path, monkeypatch):
     (tmp_path / "other.tgz").write_bytes(b"other")
     with refused("runtime-mismatch", WeightsError):
         runtime.load_runtime(silent, tmp_path / "other.tgz")
+    for endless in (Path("/dev/zero"), tmp_path / "pipe"):
+        if os.name == "posix":
+            endless.exists() or os.mkfifo(endless)
+            with refused("runtime-missing", WeightsError):
+                runtime.load_runtime(silent, endless)
     monkeypatch.setattr(runtime.shutil, "which", lambda _: None)
     with refused("runtime-missing", WeightsError):
         runtime.load_runtime(silent)

@@ -10,9 +10,10 @@ import threading
 import pytest
 
 from tests import tiny
+from tests.model.raw import rewrite
 from tests.refusals import refused
 from visvm import ImageClassifier
-from visvm.errors import ModelFileError
+from visvm.errors import UNPRINTABLE, ModelFileError
 from visvm.model.card import model_card
 
 
@@ -34,6 +35,24 @@ def test_the_card_says_what_the_model_is(place):
     assert f"{100 * accuracy:.1f} % of 6 test images" in text
     assert str(folder) not in text
     assert model.load_encoder().digest in text
+
+
+def test_nothing_in_a_file_steers_who_reads_the_card(visvm, place, tmp_path):
+    path, strange = tmp_path / "m.visvm", "z`<img src=x>\n# me\x1b[2J\u202e"
+    path.write_bytes((place[0] / "m.visvm").read_bytes())
+
+    def spoil(header, _):
+        header["encoder"].update(digest=strange + "\ud800")
+        header["classes"][2] = strange
+
+    rewrite(path, spoil)
+    card = tmp_path / "card.md"
+    assert visvm("card", path, "--out", card)[0] == 0
+    text = card.read_text()
+    assert not UNPRINTABLE.search(text.replace("\n", ""))
+    assert "`<" not in text
+    assert " <img" not in text
+    assert "\n# me" not in text
 
 
 def test_without_a_test_it_says_so_and_with_a_tested_session_that(place):

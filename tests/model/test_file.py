@@ -642,6 +642,8 @@ def test_a_part_of_another_kind_is_refused(path, refusal, wrong):
         ["a", "b", "c", 4],
         [1.5, 2.5, 3.5, 4.5],
         [1, 2, 3, 2**70],
+        ["a", "a\0", "b", "c"],  # in an array, both are "a"
+        ["a", "b", "c", "\ud800"],
     ],
 )
 def test_classes_that_cannot_be_are_refused(path, refusal, classes):

@@ -77,6 +77,18 @@ def test_no_decoder_knows_a_token(made, monkeypatch):
         assert b"a-secret-word" not in file.read()
 
 
+def test_killing_does_not_wait_for_one_that_starts(made):
+    pool = made()
+    (decoder,) = pool._all
+    with decoder._starting:  # as while a busy machine makes the process
+        killer = threading.Thread(target=pool.kill, daemon=True)
+        killer.start()
+        killer.join(10)
+        assert not killer.is_alive()
+    with refused("service-stopping", BusyError):
+        decoder.decode(SMALL)
+
+
 def test_errors_keep_their_code(made):
     pool = made(pixels=500)
     for data, code in ((b"", "image-empty"), (SMALL, "image-too-large")):

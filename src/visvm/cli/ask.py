@@ -22,13 +22,17 @@ from visvm.cli.options import (
     Views,
     Where,
     require_drawing,
+    require_no_photo,
     require_page,
+    require_unread,
     tell_views,
 )
 from visvm.cli.watch import Camera, Duration, Every, Plot, Window, video_of, watch
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from visvm.model.predictor import ImagePredictor
 
 
@@ -220,12 +224,9 @@ def evaluate(
     from visvm.encoders.transform import check_views
     from visvm.image_classifier import ImageClassifier
 
-    if plot is not None:
-        require_drawing()
-        from visvm.cli.figures import check_figure_name, draw_evaluation
-
-        check_figure_name(plot)
-    require_page(html, force)
+    _check_outputs(plot, html, force, (model, folder, encoder))
+    for output in (plot, html):
+        require_no_photo(output, folder, nested)
     classifier = ImageClassifier.load(
         model, encoder=encoder, cache=not no_cache, for_prediction=True
     )
@@ -236,6 +237,8 @@ def evaluate(
             folder, nested=nested, skip_unreadable=skip_unreadable, views=views, progress=progress
         )
     if plot is not None:
+        from visvm.cli.figures import draw_evaluation
+
         draw_evaluation(result, plot)
         if not quiet:
             note(f"figure: {plot}")
@@ -247,6 +250,21 @@ def evaluate(
         unknown = ", ".join(map(str, result.never_learned))
         note(f"Skipped, as the model does not know them: {unknown}")
     answer(result, lambda: show_evaluation(result, wrong=wrong), as_json=as_json)
+
+
+def _check_outputs(
+    plot: Path | None, html: Path | None, force: bool, read: "Sequence[str | Path | None]"
+) -> None:
+    """Refuse what a figure or a page cannot be written to, before work is spent on it."""
+    if plot is not None:
+        require_drawing()
+        from visvm.cli.figures import check_figure_name
+
+        check_figure_name(plot)
+        require_unread(plot, *read)
+    require_page(html, force)
+    if html is not None:
+        require_unread(html, *read)
 
 
 def info(model: ModelPath, as_json: Json = False) -> None:

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from visvm.cli.options import ModelPath, Quiet, Where, home, require_absent, require_unread
+from visvm.cli.options import (
+    ModelPath,
+    Quiet,
+    Where,
+    home,
+    require_absent,
+    require_no_photo,
+    require_unread,
+)
 
 
 def card(
@@ -35,7 +43,11 @@ def card(
     if output is not None:
         require_unread(output, model, encoder)
         require_absent(output, force)
+        if test is not None:
+            require_no_photo(output, test)
     classifier = ImageClassifier.load(model, encoder=encoder, for_prediction=True)
+    if output is not None:
+        require_unread(output, classifier.encoder_name)
     evaluation = None
     if test is not None:
         with progress_bars(quiet) as progress:

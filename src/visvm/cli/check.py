@@ -84,6 +84,8 @@ def check(
         classifier = ImageClassifier(**given, cache=not no_cache)
     else:
         classifier = ImageClassifier.load(model, encoder=encoder, cache=not no_cache)
+    for out in written:
+        require_unread(out, classifier.encoder_name)
     photos = read_labelled(folder, nested=nested)
     with progress_bars(quiet) as progress:
         found = classifier.check(photos.sources, photos.labels, progress=progress)

@@ -127,6 +127,11 @@ def _named_classes(classes: str, nested: bool | None) -> "list[Label]":
     try:
         text = read_file(expanded(classes), MOST_OF_TEXT).decode()
         return [line for line in text.splitlines() if line.strip()]
+    except OSError as error:
+        raise InputError(
+            f"{shown(classes)} cannot be read ({error.strerror}). Check the path.",
+            code="masked-classes",
+        ) from error
     except ValueError as error:
         raise InputError(
             f"{shown(classes)} is not text in UTF-8. Save it so.", code="masked-classes"

@@ -336,11 +336,23 @@ def require_other(output: Path, model: Path, writing: str) -> None:
 
 
 def require_unread(output: Path, *read: str | Path | None) -> None:
-    """Refuse to write over a file that the same command reads, also by force."""
-    for each in read:
-        if each is not None and output.exists() and Path(each).exists() and output.samefile(each):
+    """Refuse to write over a file that the same command reads, also by force.
+
+    What describes an encoder lies beside it.
+    """
+    for each in (name for path in read if path is not None for name in (path, f"{path}.json")):
+        if output.exists() and Path(each).exists() and output.samefile(each):
             advice = f"{shown(output)} is read by this command. Choose another name for what it "
             raise ModelFileError(advice + "writes.", code="output-is-input")
+
+
+def require_no_photo(output: Path | None, folder: str, nested: bool | None = None) -> None:
+    """Refuse to write over a labelled photo that the same command reads, also by force."""
+    from visvm.learning.labelled import read_labelled
+
+    if output is not None and output.exists():
+        photos = read_labelled(folder, nested=nested).sources
+        require_unread(output, *(each for each in photos if isinstance(each, Path)))
 
 
 def in_options(line: str) -> str:

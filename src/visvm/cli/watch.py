@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visvm.cli.options import require_drawing
+from visvm.cli.options import require_drawing, require_unread
 from visvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def watch(
         from visvm.cli.figures import check_figure_name, draw_moments
 
         check_figure_name(plot)
+        require_unread(plot, None if isinstance(video, int) else video)
     least = {"every": 1e-3, "window": 0.0, "duration": 1e-3}
     options = {"every": "--every", "window": "--window", "duration": "--for"}
     given: dict[str, Any] = {

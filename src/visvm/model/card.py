@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from visvm.encoders.catalog import CATALOG
 from visvm.encoders.loading import named
+from visvm.errors import escaped
 from visvm.model.formats import percent
 from visvm.model.results import Evaluation, SessionReport
 from visvm.model.state import Model
@@ -47,7 +48,7 @@ def _encoder(model: Model) -> str:
 
 def _plain(text: object) -> str:
     """Return text that Markdown does not read as anything else, in one line."""
-    line = " ".join(str(text).split())
+    line = escaped(" ".join(str(text).split()))
     return "".join(f"\\{letter}" if letter in r"\`*_[]<>|#" else letter for letter in line)
 
 
@@ -71,7 +72,7 @@ def _about(model: Model) -> str:
     return (
         f"Recognises {len(model.classes)} classes, learned from {sum(model.class_counts)} images "
         "by visvm: a frozen encoder, a random kernel map and a least-squares SVM.\n\n"
-        f"- Encoder: {_plain(_encoder(model))}, SHA-256 `{model.encoder.digest}`; {rights}\n"
+        f"- Encoder: {_plain(_encoder(model))}, SHA-256 {_plain(model.encoder.digest)}; {rights}\n"
         f"- Images become square by: {model.encoder.transform}\n"
         f"- D = {settled.lift.width}, λ = {settled.ridge:g}, blocks "
         f"{', '.join(map(str, settled.lift.mixer.layers if settled.lift.mixer else ()))}"

@@ -30,6 +30,8 @@ def check_header(header: Header, file_size: int) -> None:
     classes, merged = header.classes, header.merged
     if len({type(label) for label in classes}) > 1 or classes != sorted(set(classes)):
         raise ValueError("classes are not sorted names or numbers")
+    if any(re.search("[\0\ud800-\udfff]", label) for label in classes if isinstance(label, str)):
+        raise ValueError("a class has a name that is not text")  # nor as an array, or in UTF-8
     if len(header.counts) != len(classes):
         raise ValueError("counts are not one number for every class")
     if not all(0.0 <= each.calibration_weight <= 1.0 for each in merged):

@@ -23,7 +23,7 @@ from visvm.service.decoder import IMAGE, REFUSED, Settings, receive, send
 from visvm.service.limits import Limits
 from visvm.service.problems import BusyError, stopping
 
-_START_SECONDS = 60.0
+_START_SECONDS, _KILL_SECONDS = 60.0, 0.5
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # threads would take memory
 
 
@@ -79,7 +79,7 @@ class _Decoder:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
 
     def decode(self, data: bytes) -> Pixels:
         if self._process is None or self._process.poll() is not None:
@@ -87,7 +87,7 @@ class _Decoder:
         answer, late = self._ask(data, self._settings.seconds)
         if answer is None:
             self.end()
-            if self._closed:
+            if self._closed.is_set():
                 raise stopping()
             if late:
                 most = f"{self._settings.seconds:g} s"
@@ -102,10 +102,14 @@ class _Decoder:
 
     def kill(self) -> None:
         """End the process, from any thread, and start no other."""
-        with self._starting:
-            self._closed = True
-            if self._process is not None:
-                self._process.kill()
+        self._closed.set()
+        # a busy machine may take long to start one; it sees the above, and ends it
+        if self._starting.acquire(timeout=_KILL_SECONDS):
+            try:
+                if self._process is not None:
+                    self._process.kill()
+            finally:
+                self._starting.release()
 
     def end(self) -> None:
         """End the process, and let go what belongs to it."""
@@ -119,7 +123,7 @@ class _Decoder:
         self.end()  # somebody may have killed it while it was idle
         command = [sys.executable, "-m", "visvm.service.decoder", self._settings.to_json()]
         with self._starting:
-            if self._closed:
+            if self._closed.is_set():
                 raise stopping()
             try:
                 self._process = subprocess.Popen(
@@ -132,10 +136,13 @@ class _Decoder:
                 )
             except OSError as error:
                 raise _no_decoder(str(error.strerror)) from error
+        if self._closed.is_set():
+            self.end()
+            raise stopping()
         answer, _ = self._ask(None, _START_SECONDS)
         if answer is None:
             self.end()
-            raise stopping() if self._closed else _no_decoder("it ended at once")
+            raise stopping() if self._closed.is_set() else _no_decoder("it ended at once")
 
     def _ask(self, data: bytes | None, seconds: float) -> tuple[tuple[bytes, bytes] | None, bool]:
         """Return the answer to an image, if any, and whether the process was killed for it."""

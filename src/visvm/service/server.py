@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import math
 import os
 import signal
 import socket
@@ -63,6 +64,8 @@ class Server(uvicorn.Server):
             timer = threading.Timer(self._limits.stop_seconds, self._end)
             timer.daemon = True
             timer.start()
+            if hasattr(signal, "alarm"):  # where Python itself does not get to it
+                signal.alarm(math.ceil(self._limits.stop_seconds) + 1)
         super().handle_exit(sig, frame)
 
     def _end(self) -> None:

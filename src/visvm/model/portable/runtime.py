@@ -7,6 +7,7 @@ as a file. What is kept in the user's cache folder is what a web page needs of i
 import base64
 import gzip
 import hashlib
+import io
 import shutil
 import subprocess
 import tarfile
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from visvm.encoders.files import make_folder, replacing
+from visvm.encoders.files import make_folder, read_file, replacing
 from visvm.encoders.weights import cache_folder
 from visvm.errors import WeightsError, shown
 from visvm.progress import Progress
@@ -126,20 +127,19 @@ def _packed_by_npm(folder: Path) -> Path:
 def _read(source: Path) -> Runtime:
     """Read the package, and check that it is the one that is meant."""
     try:
-        with source.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha512").digest()
+        content = read_file(source)
     except OSError as error:
         raise WeightsError(
             f"{shown(source)} cannot be read ({error.strerror}). Correct the path, or {_BY_HAND}.",
             code="runtime-missing",
         ) from error
-    if base64.b64encode(digest).decode() != SHA512:
+    if base64.b64encode(hashlib.sha512(content).digest()).decode() != SHA512:
         raise WeightsError(
             f"{shown(source)} is not the package {PACKAGE} {VERSION}: its SHA-512 is another. "
             f"Download it again: {_BY_HAND}.",
             code="runtime-mismatch",
         )
-    with tarfile.open(source) as package:
+    with tarfile.open(fileobj=io.BytesIO(content)) as package:
         module, wasm = (package.extractfile(f"package/dist/{name}") for name in (MODULE, WASM))
         assert module is not None, "the digest says that they are there"
         assert wasm is not None
