@@ -75,8 +75,7 @@ def learn_session(
     texts : TextSamples or None
         Of classes, for this session and all later ones.
     """
-    clock = _Clock(work.chosen_since)
-    known = set() if model is None else set(model.classes.tolist())
+    clock, known = _Clock(work.chosen_since), set(model.classes.tolist() if model else ())
     key, contents = work.images.key, contents_to_remember(model, work)  # before files may change
     if model is not None:
         check_one_kind(model.head.classes, np.array(work.images.labels[:1]))
