@@ -15,8 +15,7 @@ at several weights: this is `visvm learn --text`, which has the weight 8. In the
 - text alone: the class whose text has the greatest cosine, zero-shot CLIP.
 
 All but the first and the last column are differences to the first, in points. Prints the table and
-keeps it in TEXT.md beside this file. `visvm bench benchmarks/text.toml --text FILE` is the
-benchmark of sessions.
+keeps it in TEXT.md beside this file. `visvm bench text --text FILE` is the benchmark of sessions.
 """
 
 import argparse
@@ -38,7 +37,7 @@ from visvm.head.texts import TextSamples
 from visvm.progress import silent
 
 HERE = Path(__file__).parent
-WEIGHTS, WIDTH = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0), 5000
+WEIGHTS, WIDTH = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0), 5000
 COLUMNS = [*(f"text as {weight:g}" for weight in WEIGHTS), "leave-one-out"]
 
 
