@@ -5,7 +5,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.refusals import refused
 from visvm import IncrementalLSSVC
+from visvm.errors import NeverLearnedError
+from visvm.head import nearness
 from visvm.head.familiarity import (
     DISTANCES,
     known_shares,
@@ -45,6 +48,11 @@ def squares(asked, features, y, classes):
     inverse = np.linalg.inv(0.3 * within + 0.7 * np.trace(within) / d * np.eye(d))
     away = asked[:, None] - centres
     return np.einsum("ncd,de,nce->nc", away, inverse, away) / d
+
+
+def test_a_scatter_that_no_images_could_have_is_refused():
+    with refused("sums-impossible", NeverLearnedError):
+        nearness.spread_of(np.zeros((2, 3)), -np.eye(3), 1.0, 0.7)
 
 
 @settings(max_examples=30)

@@ -8,8 +8,9 @@ features become features again by a product (``KernelMap.back``), and so do thei
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from visvm.errors import NeverLearnedError
 from visvm.head.products import Array, Indices, product
 from visvm.head.statistics import Statistics
 
@@ -97,6 +98,11 @@ def spread_of(centres: Array, scatter: Array, within: float, shrinkage: float) -
         How many images less classes.
     shrinkage : float
         Towards the same scatter in every direction.
+
+    Raises
+    ------
+    NeverLearnedError
+        No images could scatter so, as in a file that was altered.
     """
     metric = (1.0 - shrinkage) / within * scatter
     mean = float(scatter.trace()) / within / len(scatter)
@@ -104,7 +110,13 @@ def spread_of(centres: Array, scatter: Array, within: float, shrinkage: float) -
     squares = float(np.square(centres).sum()) * max(1.0 / len(centres), 1.0 / within)
     level = max(shrinkage * mean, _ROUNDING * squares, _LEAST_SCATTER)
     metric[np.diag_indices(len(metric))] += level
-    factor = cholesky(metric, lower=True)
+    try:
+        factor = cholesky(metric, lower=True)
+    except LinAlgError as error:
+        raise NeverLearnedError(
+            "The sums of this model were altered: no images could have them. Use an older copy.",
+            code="sums-impossible",
+        ) from error
     return Spread(centres, solve_triangular(factor, np.eye(len(factor)), lower=True).T)
 
 
