@@ -182,14 +182,14 @@ class _Found:
         if new.any():
             head = head.learned(*as_rows(self.features[new], self.labels[new]))
         chosen = np.flatnonzero([not is_forgotten(label) for label in head.classes.tolist()])
-        names, counts = head.classes[chosen], head.statistics.class_counts[chosen]
+        names, n_of = head.classes[chosen], head.statistics.class_counts[chosen]
         means, scatter = moments_of(head.statistics, head.settled.lift.kernel_map.back)
         targets = np.searchsorted(names, self.labels).clip(max=len(names) - 1)
         n, n_views, width = self.features.shape
         views = head.recovered(self.features.reshape(-1, width)).reshape(n, n_views, -1)
-        moments = means[chosen], scatter, counts
+        moments = means[chosen], scatter, n_of
         scores = affinities(views[:, 0], views.mean(axis=1), targets, learned, moments)
-        return self._losing(scores[stands], targets, learned[stands], names, counts)
+        return self._losing(scores[stands], targets, learned[stands], names, n_of)
 
     def _once(self) -> tuple[Bools, Indices]:
         """Return which photos to learn, and whose score each gets: both (n,).
