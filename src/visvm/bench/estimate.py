@@ -57,7 +57,8 @@ def estimate(group: RunGroup, run: Run, speed: float, image_seconds: float = 0.0
     entry = METHODS[run.method]
     options = {**entry.options, **run.options}
     for name in _COUNTS:
-        value, least = options.get(name), 0 if name == "epochs" else 1
+        value = options.get(name)
+        least = 0 if name == "epochs" and entry.traits.trains else 1
         if value is not None and not (isinstance(value, int) and value >= least):
             raise InputError(
                 f"The {name!r} parameter of {run.method} must be a whole number of at least "

@@ -73,10 +73,15 @@ function takePhotos(look) {
   let facing = 'environment';
   const start = async () => {
     stop(video.srcObject);
+    shutter.disabled = true;
     try {
       const source = await stream(facing);
-      if (!dialog.open) stop(source); // it was left before the camera was allowed
+      if (!dialog.open) return stop(source); // it was left before the camera was allowed
+      const seen = new Promise((resolve) => {
+        video.addEventListener('loadeddata', resolve, { once: true });
+      });
       video.srcObject = source;
+      await seen; // before, there is nothing to take
       shutter.disabled = false;
       said.textContent = many ? 'Take a few, from several sides.' : '';
       const all = await navigator.mediaDevices.enumerateDevices();
@@ -91,7 +96,6 @@ function takePhotos(look) {
     start();
   });
   shutter.addEventListener('click', async () => {
-    if (!video.videoWidth) return;
     const file = await frame(video, taken.length + 1);
     if (file) taken.push(file);
     said.textContent = `${taken.length} taken`;
