@@ -34,7 +34,7 @@ OTHER_PROGRAMS |= {"mkdir", "npm", "tar", "ln"}
 # needs what is not here: a cluster, a hub, a camera, data sets, npm, minutes, a second site
 ONLY_READ = re.compile(
     r"--ray|facebook/|--camera|\bbench\b|\breport\b|doctor|weights fetch|--web|text encode"
-    r"|masked (?:roster|sums|total)|import torch|-m (?:venv|http.server)"
+    r"|--text|masked (?:roster|sums|total)|import torch|-m (?:venv|http.server)"
 )
 
 
