@@ -160,7 +160,7 @@ class ImageClassifier(ImageExaminer, ImageAdvisor):
             Leave out files that are not images; otherwise they stop the session.
         text : path, optional
             Text features of the classes given (``visvm text encode``), for a CLIP encoder, which
-            the model keeps: each counts as eight photos of its class (benchmarks/TEXT.md).
+            the model keeps: each counts as 32 photos of its class (benchmarks/TEXT.md).
         remember : bool, optional
             Keep salted digests of photos in the model, by which it knows them again; False drops
             them, None does as before. What they reveal is in docs/understand/privacy.md.

@@ -159,9 +159,9 @@ def test_the_command_line_takes_texts_and_info_tells_of_them(visvm, place, tmp_p
     given = ("--encoder", place / "tiny.onnx", "--components", 50, "--transform", "squash")
     given += ("--no-cache", "--text", place / "good.npz", "--quiet")
     assert visvm("learn", model, folder, *given) == (0, "", "")
-    assert "text of 4 classes, each as 8 photos" in visvm("info", model)[1]
+    assert "text of 4 classes, each as 32 photos" in visvm("info", model)[1]
     found = json.loads(visvm("info", model, "--json")[1])["texts"]
-    assert found == {"classes": sorted(CLASSES), "weight": 8.0}
+    assert found == {"classes": sorted(CLASSES), "weight": 32.0}
     sums = ("--statistics-only", tmp_path / "s", "--text", place / "good.npz")
     code, _, err = visvm("learn", model, folder, *sums)
     assert (code, "--text" in err) == (2, True)

@@ -58,7 +58,7 @@ Text = Annotated[
         metavar="FILE",
         callback=home,
         help="Text features of FOLDER's classes ('visvm text encode'), with a CLIP encoder: the "
-        "text of a class counts as eight photos of it. Pays with fewer photos than that.",
+        "text of a class counts as 32 photos of it. Pays with up to about eight photos of a class.",
     ),
 ]
 StatisticsOnly = Annotated[

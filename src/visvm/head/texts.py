@@ -14,7 +14,7 @@ import numpy as np
 from visvm.head.products import Array
 from visvm.head.statistics import Statistics
 
-TEXT_WEIGHT = 8.0
+TEXT_WEIGHT = 32.0
 """How many photos a text counts as (``benchmarks/TEXT.md``)."""
 
 

@@ -26,7 +26,6 @@ from visvm.head.head import Head
 from visvm.head.lift import Lift
 from visvm.head.selection import LayerTrial, RidgeTrial
 from visvm.head.settle import MIXER_OPTIONS, HeadOptions, Settled
-from visvm.head.texts import TEXT_WEIGHT
 from visvm.model import undo
 from visvm.model.checks import check_counts, check_header
 from visvm.model.container import (
@@ -117,7 +116,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         solved=head.coefficients is not None,
         ridge_basis=settled.ridge_basis if settled.options.renew_ridge else None,
         text_classes=list(settled.texts.classes) if settled.texts else [],
-        text_weight=settled.texts.weight if settled.texts else TEXT_WEIGHT,
+        text_weight=settled.texts.weight if settled.texts else 1.0,
     )
     if settled.texts is not None:
         tensors["texts"] = settled.texts.rows

@@ -16,7 +16,6 @@ import msgspec
 
 from visvm.head.lift import MapEntry
 from visvm.head.selection import RidgeBasis
-from visvm.head.texts import TEXT_WEIGHT
 from visvm.model.events import Event
 from visvm.model.labels import Label
 from visvm.model.remembered import RememberedPhotos
@@ -58,7 +57,7 @@ class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     optimizer: str = "sgd"  # which early files do not name: there was no other
     ridge_basis: RidgeBasis | None = None  # only where λ may be chosen anew
     text_classes: list[Label] = []  # of which there are texts
-    text_weight: float = TEXT_WEIGHT
+    text_weight: float = 1.0
 
 
 class JournalNote(msgspec.Struct, frozen=True):
