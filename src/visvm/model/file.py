@@ -37,7 +37,15 @@ from visvm.model.container import (
     replace_file,
     same_content,
 )
-from visvm.model.header import Header, HeadHeader, JournalNote, LayerEntry, SiteId, as_builtins
+from visvm.model.header import (
+    NO_TEXT_WEIGHT,
+    Header,
+    HeadHeader,
+    JournalNote,
+    LayerEntry,
+    SiteId,
+    as_builtins,
+)
 from visvm.model.labels import Label
 from visvm.model.state import Model
 from visvm.model.tensors import (
@@ -116,7 +124,7 @@ def packed(model: Model) -> tuple[dict[str, Any], Tensors]:
         solved=head.coefficients is not None,
         ridge_basis=settled.ridge_basis if settled.options.renew_ridge else None,
         text_classes=list(settled.texts.classes) if settled.texts else [],
-        text_weight=settled.texts.weight if settled.texts else 1.0,
+        text_weight=settled.texts.weight if settled.texts else NO_TEXT_WEIGHT,
     )
     if settled.texts is not None:
         tensors["texts"] = settled.texts.rows

@@ -25,6 +25,9 @@ from visvm.model.state import AnsweredRequest, EncoderId, FileKind, MergedSite
 SessionKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 SiteId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
+NO_TEXT_WEIGHT = 1.0
+"""The weight that a head without texts has, which its header leaves out."""
+
 
 class LayerEntry(TypedDict):
     """A set of blocks that was tried."""
@@ -57,7 +60,7 @@ class HeadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     optimizer: str = "sgd"  # which early files do not name: there was no other
     ridge_basis: RidgeBasis | None = None  # only where λ may be chosen anew
     text_classes: list[Label] = []  # of which there are texts
-    text_weight: float = 1.0
+    text_weight: float = NO_TEXT_WEIGHT
 
 
 class JournalNote(msgspec.Struct, frozen=True):
